@@ -1,0 +1,90 @@
+# Everything a newcomer needs: `make up` and `make test`. Both set up first; a second run of either is offline.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+BENCH_VENV := .venv-bench
+UV := $(BIN)/uv
+STAMP := $(VENV)/.turnlog-setup
+BENCH_STAMP := $(BENCH_VENV)/.turnlog-setup
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(if $(shell $(p) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")' 2>/dev/null),$(p))))
+# Extra words for the command: make up ARGS="--port 9000", make test ARGS="-k replay -n 2".
+ARGS ?=
+# Only the lock files say what is installed; a find-links, constraint or index set for somebody else must not.
+LOCK_ENV := env -u PIP_CONSTRAINT -u UV_CONSTRAINT -u UV_OVERRIDE -u VIRTUAL_ENV
+
+.PHONY: help setup up test test-system soak bench bench-full lint types contracts squawk lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## virtual environment with locked dependencies and the project itself
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then echo "turnlog needs Python 3.11 or newer: install one, or say which: make PYTHON=/path/to/python3" >&2; exit 2; fi
+	@if ! $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 2; fi
+	@$(PYTHON) -m venv $(VENV)
+
+$(UV): requirements/bootstrap.lock | $(BIN)/python
+	@$(LOCK_ENV) $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock
+	@touch $@
+
+$(STAMP): requirements/dev.lock pyproject.toml | $(UV)
+	@$(LOCK_ENV) $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock
+	@$(LOCK_ENV) $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --offline -e .
+	@touch $@
+
+up: setup ## start everything on this machine (ARGS="--help" shows more)
+	@$(BIN)/turnlog up $(ARGS)
+
+test: setup ## the whole test suite (PostgreSQL and nats-server come from wheels)
+	@$(BIN)/pytest $(ARGS)
+
+test-system: setup ## tests that need what wheels cannot bring (installs it by apt when root)
+	@bash tests/system/install.sh
+	@$(BIN)/pytest -m system $(ARGS)
+
+soak: setup ## the counted, long forms of the tests
+	@$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
+
+$(BENCH_STAMP): requirements/bench.lock pyproject.toml | $(STAMP)
+	@test -x $(BENCH_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(BENCH_VENV)
+	@$(LOCK_ENV) $(UV) pip sync --quiet --python $(BENCH_VENV)/bin/python --require-hashes requirements/bench.lock
+	@$(LOCK_ENV) $(UV) pip install --quiet --python $(BENCH_VENV)/bin/python --no-deps --no-build-isolation --offline -e .
+	@touch $@
+
+bench: $(BENCH_STAMP) ## ratios against others on this machine, under five minutes
+	@$(BENCH_VENV)/bin/python -m benchmarks $(ARGS)
+
+bench-full: $(BENCH_STAMP) ## the same with more rounds and larger sizes
+	@$(BENCH_VENV)/bin/python -m benchmarks --full $(ARGS)
+
+lint: setup ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup ## mypy --strict
+	@$(BIN)/mypy
+
+contracts: setup ## who may import whom
+	@$(BIN)/lint-imports
+
+squawk: setup ## migrations that would lock or break a running installation
+	@shopt -s nullglob; files=(infra/postgres/sql/migrations/*.sql services/gateway/sql/migrations/*.sql); \
+	if [ $${#files[@]} -eq 0 ]; then echo "no migrations yet"; else $(BIN)/squawk "$${files[@]}"; fi
+
+# The locks name versions and hashes only: no index, no path. --universal, so that one file serves every platform.
+COMPILE := $(LOCK_ENV) $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-header --no-annotate --no-config
+lock: $(UV) ## recompile the lock files (UPGRADE=--upgrade takes newer versions)
+	@$(COMPILE) $(UPGRADE) requirements/bootstrap.in -o requirements/bootstrap.lock
+	@$(COMPILE) $(UPGRADE) -c requirements/bootstrap.lock --extra dev pyproject.toml -o requirements/dev.lock
+	@$(COMPILE) $(UPGRADE) -c requirements/dev.lock pyproject.toml -o requirements/runtime.lock
+	@$(COMPILE) $(UPGRADE) -c requirements/dev.lock --extra dev --extra bench pyproject.toml -o requirements/bench.lock
+
+clean: ## remove environments and caches (not the data in .turnlog)
+	@rm -rf $(VENV) $(BENCH_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache *.egg-info build
+	@find . -name __pycache__ -type d -not -path './.turnlog/*' -prune -exec rm -rf {} +
