@@ -1,0 +1,178 @@
+"""Commands: imperative, one struct each, a tagged union on the wire (`command` is the tag).
+
+Every command has a key. A repeat with the same key and fingerprint gets the first reply; the fingerprint covers the type and
+what the client itself sent (`SENT`), never what a gateway filled in. Executor commands are known by (turn, fence, ordinal).
+"""
+
+import hashlib
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from domain.events.envelope import Draft
+from domain.ids import CommandKey, Fence, Ordinal, SessionId, TurnId, WorkerId
+from domain.parts import Answer, Failure, Part, Requirement
+
+IfBusy = Literal["queue", "reject", "interrupt"]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="command", tag=True):
+    """What all commands share. `trace` is a W3C traceparent or None."""
+
+    SENT: ClassVar[tuple[str, ...]] = ()
+
+    session_id: SessionId
+    key: CommandKey
+    by: str = "system"
+    trace: str | None = None
+
+
+class CreateSession(Command, frozen=True, kw_only=True, tag="create_session"):
+    """Open a stream under an id minted by the gateway; repeatable by that id."""
+
+    SENT = ("agent_id",)
+
+    agent_id: str
+    component: Literal["agent", "team", "workflow"] = "agent"
+
+
+class SubmitTurn(Command, frozen=True, kw_only=True, tag="submit_turn"):
+    """Accept an input as a queued turn."""
+
+    SENT = ("input", "if_busy", "external_id", "metadata")
+
+    turn_id: TurnId
+    input: list[Part]
+    if_busy: IfBusy = "queue"
+    context_version: str | None = None
+    external_id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class CancelTurn(Command, frozen=True, kw_only=True, tag="cancel_turn"):
+    """End a queued or paused turn."""
+
+    SENT = ("turn_id",)
+
+    turn_id: TurnId
+
+
+class InterruptTurn(Command, frozen=True, kw_only=True, tag="interrupt_turn"):
+    """Store the intent to stop the running turn."""
+
+    SENT = ("turn_id",)
+
+    turn_id: TurnId
+
+
+class ContinueTurn(Command, frozen=True, kw_only=True, tag="continue_turn"):
+    """Answer requirements of a paused turn; the answers carry `by` and `at`, which do not count when compared."""
+
+    SENT = ("turn_id", "answers")
+
+    turn_id: TurnId
+    answers: dict[str, Answer]
+
+
+class ResumeQueue(Command, frozen=True, kw_only=True, tag="resume_queue"):
+    """Open a paused queue."""
+
+
+class CloseSession(Command, frozen=True, kw_only=True, tag="close_session"):
+    """Delete: interrupt what runs, cancel what waits, close when the active turn has ended."""
+
+    reason: str = "deleted"
+
+
+class ForkTurn(Command, frozen=True, kw_only=True, tag="fork_turn"):
+    """A new turn whose history ends inside another one. `place`: "end", "last_user" or a checkpoint's sequence, which the
+    service has snapped to `sequence` before (None: the end, resolved at claim)."""
+
+    SENT = ("source_turn_id", "place", "input")
+
+    turn_id: TurnId
+    source_turn_id: TurnId
+    place: str
+    sequence: int | None = None
+    input: list[Part] | None = None
+    context_version: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class RegenerateTurn(Command, frozen=True, kw_only=True, tag="regenerate_turn"):
+    """Run a terminal turn's input again in its place."""
+
+    SENT = ("source_turn_id", "replace_original", "additional_instructions")
+
+    turn_id: TurnId
+    source_turn_id: TurnId
+    replace_original: bool = True
+    additional_instructions: str | None = None
+    context_version: str | None = None
+
+
+class ClaimTurn(Command, frozen=True, kw_only=True, tag="claim_turn"):
+    """Start the turn that may start now, or take over one whose claim is dead."""
+
+    worker_id: WorkerId
+
+
+class ExecutorCommand(Command, frozen=True, kw_only=True):
+    """Written by the claim holder only; at most one is in flight a turn. `events` come before whatever the command itself adds."""
+
+    turn_id: TurnId
+    fence: Fence
+    ordinal: Ordinal
+    events: list[Draft] = []
+
+
+class RecordEvents(ExecutorCommand, frozen=True, kw_only=True, tag="record_events"):
+    """Append what the attempt produced."""
+
+
+class PauseTurn(ExecutorCommand, frozen=True, kw_only=True, tag="pause_turn"):
+    """Wait for people; gives the claim back."""
+
+    attempt: int
+    frame: int
+    requirements: list[Requirement]
+
+
+class FinishTurn(ExecutorCommand, frozen=True, kw_only=True, tag="finish_turn"):
+    """End the turn; with `claim_next` the same worker starts the next one in the same transaction if it may start."""
+
+    outcome: Literal["completed", "failed", "interrupted"]
+    attempt: int
+    frame: int
+    output: str | None = None
+    error: Failure | None = None
+    usage: dict[str, Any] = {}
+    claim_next: WorkerId | None = None
+
+
+class ReleaseTurn(ExecutorCommand, frozen=True, kw_only=True, tag="release_turn"):
+    """Hand the turn back at its last checkpoint because this worker drains."""
+
+
+ClientCommand = (
+    CreateSession
+    | SubmitTurn
+    | CancelTurn
+    | InterruptTurn
+    | ContinueTurn
+    | ResumeQueue
+    | CloseSession
+    | ForkTurn
+    | RegenerateTurn
+)
+"""What the agent service accepts over HTTP; the rest is for workers, in process."""
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def fingerprint(command: Command) -> bytes:
+    """SHA-256 over the type and what the client itself sent."""
+    sent = [getattr(command, name) for name in command.SENT]
+    if isinstance(command, ContinueTurn):
+        sent = [command.turn_id, {k: msgspec.structs.replace(a, by="", at="") for k, a in command.answers.items()}]
+    return hashlib.sha256(_encoder.encode([type(command).__struct_config__.tag, *sent])).digest()

@@ -1,0 +1,1 @@
+"""Universal Events: one frozen struct a type and version, one family a file; `registry` maps types to structs."""
