@@ -1,1 +1,2 @@
-"""Turnlog's domain: ids, events, commands, decisions and folds; pure functions over the standard library and msgspec."""
+"""Turnlog's domain: ids, events, commands, decisions and folds; pure functions over the standard library and
+msgspec."""

@@ -1,7 +1,8 @@
 """Commands: imperative, one struct each, a tagged union on the wire (`command` is the tag).
 
-Every command has a key. A repeat with the same key and fingerprint gets the first reply; the fingerprint covers the type and
-what the client itself sent (`SENT`), never what a gateway filled in. Executor commands are known by (turn, fence, ordinal).
+Every command has a key. A repeat with the same key and fingerprint gets the first reply; the fingerprint covers the
+type and what the client itself sent (`SENT`), never what a gateway filled in. Executor commands are known by (turn,
+fence, ordinal).
 """
 
 import hashlib
@@ -85,8 +86,8 @@ class CloseSession(Command, frozen=True, kw_only=True, tag="close_session"):
 
 
 class ForkTurn(Command, frozen=True, kw_only=True, tag="fork_turn"):
-    """A new turn whose history ends inside another one. `place`: "end", "last_user" or a checkpoint's sequence, which the
-    service has snapped to `sequence` before (None: the end, resolved at claim)."""
+    """A new turn whose history ends inside another one. `place`: "end", "last_user" or a checkpoint's sequence, which
+    the service has snapped to `sequence` before (None: the end, resolved at claim)."""
 
     SENT = ("source_turn_id", "place", "input")
 
@@ -118,7 +119,8 @@ class ClaimTurn(Command, frozen=True, kw_only=True, tag="claim_turn"):
 
 
 class ExecutorCommand(Command, frozen=True, kw_only=True):
-    """Written by the claim holder only; at most one is in flight a turn. `events` come before whatever the command itself adds."""
+    """Written by the claim holder only; at most one is in flight a turn. `events` come before whatever the command
+    itself adds."""
 
     turn_id: TurnId
     fence: Fence

@@ -13,7 +13,8 @@
     └── Unavailable               try again: LockTimeout, StoreUnavailable, AgentUnavailable, MinSequenceTimeout
         └── VersionMismatch       this process is too old (or too new) for the data: it must not append
 
-Errors carry data, not prose: `code` is stable, `fields` are plain JSON values. Only the gateway turns them into problem+json.
+Errors carry data, not prose: `code` is stable, `fields` are plain JSON values. Only the gateway turns them into
+problem+json.
 """
 
 from typing import Any, ClassVar

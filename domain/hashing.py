@@ -1,5 +1,5 @@
-"""The hash chain of a session: each event's hash covers the one before it and everything but the payload itself, of which it
-covers a salted digest, so that an erase can remove text without breaking the chain."""
+"""The hash chain of a session: each event's hash covers the one before it and everything but the payload itself, of
+which it covers a salted digest, so that an erase can remove text without breaking the chain."""
 
 import hashlib
 import struct

@@ -17,18 +17,20 @@ Statement = NewType("Statement", str)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a command led to. `reply` is the JSON kept in `command_log`; `replayed`: it was kept before this command came."""
+    """What a command led to. `reply` is the JSON kept in `command_log`; `replayed`: it was kept before this command
+    came."""
 
     reply: bytes
     replayed: bool = False
 
 
 class CommandPipeline(Protocol):
-    """Runs commands. A returned Outcome is committed; a Rejection wrote nothing; after Unavailable the same key settles it."""
+    """Runs commands. A returned Outcome is committed; a Rejection wrote nothing; after Unavailable the same key
+    settles it."""
 
     async def execute(self, command: Command, *, deadline: float | None = None) -> Outcome:
-        """`deadline`: on the process's monotonic clock; until then retryable failures are tried again with the same key.
-        Raises Rejection, Unavailable."""
+        """`deadline`: on the process's monotonic clock; until then retryable failures are tried again with the same
+        key. Raises Rejection, Unavailable."""
         ...
 
 
@@ -109,8 +111,8 @@ class AppliedEvent(msgspec.Struct, frozen=True):
 
 
 class SessionChange(msgspec.Struct, frozen=True):
-    """What one transaction (or a rebuild's page) adds to one session: its events in order and the turns they touched, as they
-    were before (None: new) and as they are after."""
+    """What one transaction (or a rebuild's page) adds to one session: its events in order and the turns they touched,
+    as they were before (None: new) and as they are after."""
 
     session_id: SessionId
     generation: Generation
@@ -120,12 +122,10 @@ class SessionChange(msgspec.Struct, frozen=True):
 
 
 class SessionProjection(Protocol):
-    """A read model of one session at a time, written in the transaction that appends. `apply` is deterministic: the same
-    changes from event zero give byte for byte the same rows."""
+    """A read model of one session at a time, written in the transaction that appends. `apply` is deterministic: the
+    same changes from event zero give byte for byte the same rows."""
 
     name: str
     version: int
 
     async def apply(self, changes: Many[SessionChange], tx: Transaction) -> None: ...
-
-

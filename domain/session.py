@@ -65,7 +65,8 @@ class SessionState(msgspec.Struct, kw_only=True):
         return self.turns[self.head.active_turn_id]
 
     def next_queued(self) -> Turn | None:
-        """The lowest queued turn; correct as long as as many queued turns were loaded as the group may start or cancel."""
+        """The lowest queued turn; correct as long as as many queued turns were loaded as the group may start or
+        cancel."""
         waiting = [t for t in self.turns.values() if t.status == "queued"]
         return min(waiting, key=lambda t: t.enqueue_sequence, default=None)
 

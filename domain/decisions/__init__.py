@@ -1,6 +1,7 @@
 """`decide(state, command) -> events or rejection`: every rule of the session and its turns, without I/O.
 
-Order inside a decision: the known key is answered before (by the pipeline, from `command_log`), then existence, then fence, then limits.
+Order inside a decision: the known key is answered before (by the pipeline, from `command_log`), then existence, then
+fence, then limits.
 """
 
 from collections.abc import Callable
@@ -34,8 +35,8 @@ _WHILE_CLOSING = (commands.ExecutorCommand, commands.ClaimTurn, commands.CloseSe
 
 
 def decide(state: SessionState, command: commands.Command, at: Micros, limits: Limits) -> Decision:
-    """What the command leads to. `state` is evolved in place, so pass a scratch copy: on a Rejection it must be thrown away.
-    Raises Rejection; nothing else on any well-formed command."""
+    """What the command leads to. `state` is evolved in place, so pass a scratch copy: on a Rejection it must be
+    thrown away. Raises Rejection; nothing else on any well-formed command."""
     head = state.head
     if head is None and not isinstance(command, commands.CreateSession):
         raise SessionNotFound(session_id=state.session_id)

@@ -14,8 +14,8 @@ _parts = msgspec.json.Decoder(list[Part])
 
 
 def fork(draft: Draftsman, command: commands.ForkTurn, limits: Limits) -> Decision:
-    """From a checkpoint or the end: the source's history up to there, then the new input. From `last_user`: the source's
-    place is taken by the new turn, with the source's input unless another is given."""
+    """From a checkpoint or the end: the source's history up to there, then the new input. From `last_user`: the
+    source's place is taken by the new turn, with the source's input unless another is given."""
     source = named(draft, command.source_turn_id)
     if source.started_at is None and command.place != "last_user":
         raise ForkOutOfRange(place=command.place)

@@ -54,9 +54,7 @@ def _take_over(draft: Draftsman, active: Turn, command: commands.ClaimTurn, limi
     return Decision(events=draft.events, reply=replies.ClaimReply(sequence=sequence))
 
 
-def _start(
-    draft: Draftsman, turn: Turn, worker_id: WorkerId, reason: StartReason
-) -> tuple[replies.ClaimedTurn, Claim]:
+def _start(draft: Draftsman, turn: Turn, worker_id: WorkerId, reason: StartReason) -> tuple[replies.ClaimedTurn, Claim]:
     first = turn.started_at is None
     attempt = Attempt(turn.attempt if reason == "continued" else turn.attempt + 1)
     base = turn.next_frame if reason == "continued" and turn.next_frame is not None else frame_base(attempt)

@@ -41,7 +41,8 @@ def cancel(draft: Draftsman, command: commands.CancelTurn, limits: Limits) -> De
 
 
 def interrupt(draft: Draftsman, command: commands.InterruptTurn, limits: Limits) -> Decision:
-    """Store the intent; the owner, or recovery, ends the turn. Asking twice is one intent; asking after a `go_on` makes it pause."""
+    """Store the intent; the owner, or recovery, ends the turn. Asking twice is one intent; asking after a `go_on`
+    makes it pause."""
     turn = named(draft, command.turn_id)
     if turn.status != "running":
         raise TurnNotRunning(status=turn.status)

@@ -18,7 +18,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, kw_only=True):
-    """Events to append and the reply to keep. `claim`: the claim that these events open; claims end by the events themselves."""
+    """Events to append and the reply to keep. `claim`: the claim that these events open; claims end by the events
+    themselves."""
 
     events: list[Draft]
     reply: Reply
@@ -26,7 +27,8 @@ class Decision(msgspec.Struct, kw_only=True):
 
 
 class Draftsman:
-    """Collects events and evolves the state with each, so that a later rule of the same command sees what an earlier one decided.
+    """Collects events and evolves the state with each, so that a later rule of the same command sees what an earlier
+    one decided.
 
     The state it works on is the caller's scratch copy: it is thrown away when the command is refused.
     """

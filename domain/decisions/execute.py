@@ -51,7 +51,8 @@ def pause(draft: Draftsman, command: commands.PauseTurn, limits: Limits) -> Deci
 
 
 def finish(draft: Draftsman, command: commands.FinishTurn, limits: Limits) -> Decision:
-    """End the turn. A finish that meets a stored interrupt seals as interrupted; a completed regeneration supersedes."""
+    """End the turn. A finish that meets a stored interrupt seals as interrupted; a completed regeneration
+    supersedes."""
     active = _held(draft, command)
     draft.adopt(command.events)
     if active.interrupt_then is not None or command.outcome == "interrupted":
@@ -70,9 +71,7 @@ def finish(draft: Draftsman, command: commands.FinishTurn, limits: Limits) -> De
     else:
         error = command.error or Failure(code="agent_error", message="The agent failed.")
         draft.write(
-            turn_events.TurnFailed(
-                error=error, attempt=command.attempt, frame=command.frame, usage=command.usage
-            ),
+            turn_events.TurnFailed(error=error, attempt=command.attempt, frame=command.frame, usage=command.usage),
             active.turn_id,
         )
         settle(draft, active)

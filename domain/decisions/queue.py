@@ -25,7 +25,8 @@ def create_session(draft: Draftsman, command: commands.CreateSession, limits: Li
 
 
 def submit(draft: Draftsman, command: commands.SubmitTurn, limits: Limits) -> Decision:
-    """Always last in the queue; `reject` refuses a busy session, `interrupt` stops what runs and lets the queue go on."""
+    """Always last in the queue; `reject` refuses a busy session, `interrupt` stops what runs and lets the queue go
+    on."""
     if command.if_busy == "reject":
         busy = draft.state.active() or draft.state.next_queued()
         if busy is not None:
@@ -120,9 +121,7 @@ def close(draft: Draftsman, command: commands.CloseSession, limits: Limits) -> D
     active = draft.state.active()
     if active is not None and active.status == "running":
         if not draft.head.closing:
-            draft.write(
-                turn_events.InterruptRequested(by=command.by, then="go_on", closing=True), active.turn_id
-            )
+            draft.write(turn_events.InterruptRequested(by=command.by, then="go_on", closing=True), active.turn_id)
     else:
         if active is not None:
             draft.write(turn_events.TurnCancelled(by=command.by), active.turn_id)
@@ -143,7 +142,8 @@ def already_closed(head: Head) -> Decision:
 
 
 def settle(draft: Draftsman, ended: Turn) -> None:
-    """What follows the end of an active turn: the close that waited for it, or the pause of a queue in which something waits."""
+    """What follows the end of an active turn: the close that waited for it, or the pause of a queue in which
+    something waits."""
     if draft.head.closing:
         draft.write(session_events.SessionClosed(reason="deleted"))
         return

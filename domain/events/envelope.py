@@ -20,8 +20,8 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
-    """A committed event as stored. `payload` is the exact JSON text (empty skeleton object after an erase), `private` never
-    leaves the agent service, `metadata` is JSON without user content."""
+    """A committed event as stored. `payload` is the exact JSON text (empty skeleton object after an erase), `private`
+    never leaves the agent service, `metadata` is JSON without user content."""
 
     session_id: SessionId
     sequence: Sequence

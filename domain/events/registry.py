@@ -1,6 +1,7 @@
 """Which struct an event type is read into, and the one JSON encoder and decoder of payloads.
 
-Types this version does not know are kept as `UnknownEvent`, so that an older process can pass on what a newer one wrote.
+Types this version does not know are kept as `UnknownEvent`, so that an older process can pass on what a newer one
+wrote.
 """
 
 from typing import Any, ClassVar

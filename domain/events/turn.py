@@ -76,7 +76,8 @@ class TurnContinued(Event, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class InterruptRequested(Event, frozen=True, omit_defaults=True, kw_only=True):
-    """Stored intent to stop the running turn; `then` says what the queue does; `closing` that the session ends with it."""
+    """Stored intent to stop the running turn; `then` says what the queue does; `closing` that the session ends with
+    it."""
 
     type: ClassVar[str] = "turn.interrupt_requested"
 
