@@ -1,0 +1,1 @@
+"""Routes of the gateway, one family a module."""
