@@ -57,9 +57,9 @@ class Place:
             if not self.account.reaches(server):
                 server.rmdir()
                 server.symlink_to(self._sheltered())
-        if not self.account.reaches(server):
+        if not self.account.reaches(self.home):
             raise UnreachablePlace(
-                place=server, uid=self.account.uid, remedy="choose a --data directory that it can reach"
+                place=self.home, uid=self.account.uid, remedy="choose a --data directory that it can reach"
             )
 
     def sockets(self) -> Path:

@@ -1,0 +1,3 @@
+"""Loads the shared fixtures."""
+
+pytest_plugins = ["tests.support.fixtures"]
