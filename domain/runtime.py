@@ -1,0 +1,103 @@
+"""The seam between the executor and whatever does the work: `execute(execution) -> frames`.
+
+A runtime never touches the store. It reports frames in order; the executor turns them into facts and pulls the next
+frame only when there is room, so a fast runtime waits."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from domain.frames import RuntimeFrame
+from domain.history import PastTurn
+from domain.ids import SessionId, TurnId
+from domain.parts import Answer, Part
+
+
+class RuntimeFailed(Exception):
+    """The work failed for a reason that the runtime can name. `message` is safe to show; `code` is one of
+    docs/events.md."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+
+
+class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool call of this turn that an earlier attempt or leg committed. `output` is None while it has no final result;
+    `started` says that its tool may have run."""
+
+    item_id: str
+    tool_call_id: str
+    name: str
+    started: bool = False
+    output: str | None = None
+    is_error: bool = False
+    private: bytes | None = None
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runtime can do. `max_tool_result_bytes`: None takes the executor's limit."""
+
+    max_tool_result_bytes: int | None = None
+    can_pause: bool = False
+    can_resume: bool = False
+
+
+class Gate(Protocol):
+    """Stands inside every tool call."""
+
+    async def open(self, item_id: str) -> None:
+        """Returns once `tool.started` of that item is committed and the lease deadline lies ahead. A tool body runs
+        after this and not before. Where the claim is lost it never returns: the execution is cancelled."""
+        ...
+
+
+class Interrupt(Protocol):
+    """The wish to stop, as the runtime sees it."""
+
+    @property
+    def requested(self) -> bool: ...
+
+    def on_request(self, stop: Callable[[], None]) -> None:
+        """`stop` is called in the event loop when the wish comes, at once if it has come already. The runtime then ends
+        its frames soon, with a checkpoint of what there is."""
+        ...
+
+
+class Execution(Protocol):
+    """One leg of one attempt, as the runtime sees it."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    attempt: int
+    input: list[Part]
+    context_version: str | None
+    past: list[PastTurn]
+    """The turns before this one, oldest first."""
+    messages: list[bytes]
+    """Model messages of this turn's own earlier checkpoints: empty in a first attempt."""
+    recorded: Mapping[str, RecordedCall]
+    """Tool calls of this turn that are in the log, by item id, in the order of the log."""
+    answers: Mapping[str, Answer]
+    """Answers to the requirements of the last pause, by tool call id."""
+    tool_result_bytes: int
+    gate: Gate
+    interrupt: Interrupt
+
+    def new_id(self) -> str:
+        """A fresh id for an item."""
+        ...
+
+
+class Runtime(Protocol):
+    """An adapter of one kind of agent object. One instance serves many executions at once."""
+
+    capabilities: Capabilities
+
+    def execute(self, execution: Execution) -> AsyncIterator[RuntimeFrame]:
+        """Frames of the work in order, `Completed` or `Paused` last. Raises RuntimeFailed, or whatever the user's code
+        raises."""
+        ...
