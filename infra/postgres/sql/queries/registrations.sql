@@ -1,0 +1,196 @@
+-- name: begin
+-- A new registration, unless the owner's name is taken: then no row.
+INSERT INTO registrations (
+    session_id, user_id, workspace_id, external_id, agent_id, fingerprint, state, title, context_version, metadata
+)
+VALUES ($1, $2, $3, $4, $5, $6, 'starting', $7, $8, $9)
+ON CONFLICT DO NOTHING
+RETURNING
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at;
+
+-- name: named
+-- What the owner calls that: by name first, then by the session's own id.
+SELECT
+    0 AS rank,
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at
+FROM registrations
+WHERE user_id = $1 AND workspace_id = $2 AND external_id = $3 AND state <> 'failed'
+UNION ALL
+SELECT
+    1 AS rank,
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at
+FROM registrations
+WHERE session_id = $4 AND user_id = $1 AND workspace_id = $2 AND state <> 'failed'
+ORDER BY rank
+LIMIT 1;
+
+-- name: get
+SELECT
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at
+FROM registrations
+WHERE session_id = $1;
+
+-- name: activate
+-- The agent service has the session. A new token makes the one before it void.
+UPDATE registrations
+SET state = 'active', token_hash = coalesce($2, token_hash), changed_at = clock_timestamp()
+WHERE session_id = $1 AND state IN ('starting', 'active')
+RETURNING
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at;
+
+-- name: fail
+-- The agent service refused the session: its name is free again.
+UPDATE registrations
+SET state = 'failed', changed_at = clock_timestamp()
+WHERE session_id = $1 AND state = 'starting';
+
+-- name: page
+-- The owner's sessions, newest first.
+SELECT
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at
+FROM registrations
+WHERE user_id = $1 AND workspace_id = $2 AND state = 'active' AND ($3::uuid IS NULL OR session_id < $3)
+ORDER BY session_id DESC
+LIMIT $4;
+
+-- name: change
+-- Each field with a flag that says whether it was sent: null is a value.
+UPDATE registrations
+SET
+    title = CASE WHEN $2 THEN $3 ELSE title END,
+    starred = CASE WHEN $4 THEN $5 ELSE starred END,
+    context_version = CASE WHEN $6 THEN $7 ELSE context_version END,
+    changed_at = clock_timestamp()
+WHERE session_id = $1 AND state = 'active'
+RETURNING
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at;
+
+-- name: delete
+-- The token stays: with it the rest of the events can still be read.
+UPDATE registrations
+SET state = 'deleted', changed_at = clock_timestamp()
+WHERE session_id = $1 AND state = 'active'
+RETURNING session_id;
+
+-- name: close
+UPDATE registrations
+SET closed = true
+WHERE session_id = $1 AND state = 'deleted';
+
+-- name: unsettled
+-- What a crash between the two databases left behind.
+SELECT
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at
+FROM registrations
+WHERE
+    (state = 'starting' OR (state = 'deleted' AND NOT closed))
+    AND changed_at < clock_timestamp() - make_interval(secs => $1)
+ORDER BY changed_at
+LIMIT $2;
+
+-- name: ping
+SELECT 1 AS alive;
