@@ -13,8 +13,7 @@ import pytest
 
 from infra.embedded import DataMismatch, EmbeddedPostgres, ServerAlreadyRunning, ServerFailed
 from infra.embedded.place import free_port
-from tests.support.databases import Databases
-from tests.support.migrations import Migrate
+from tests.support.databases import Databases, Migrate
 
 
 async def answer(dsn: str, query: str) -> object:
@@ -81,9 +80,10 @@ async def test_a_login_and_a_database_are_made_once_and_kept(databases: Database
 async def test_a_template_is_migrated_once_and_cloned(databases: Databases, migrations: dict[str, Migrate]) -> None:
     migrated = []
 
-    async def migrate(dsn: str) -> None:
-        migrated.append(dsn)
-        connection = await asyncpg.connect(dsn)
+    async def migrate(server: EmbeddedPostgres, database: str) -> None:
+        migrated.append(database)
+        await server.create_database(database)
+        connection = await asyncpg.connect(server.superuser_dsn, database=database)
         await connection.execute("CREATE TABLE thing AS SELECT 42 AS answer")
         await connection.close()
 

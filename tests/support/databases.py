@@ -9,7 +9,8 @@ import asyncpg
 
 from infra.embedded import EmbeddedPostgres
 
-Migrate = Callable[[str], Awaitable[None]]
+Migrate = Callable[[EmbeddedPostgres, str], Awaitable[None]]
+"""Brings the named database of a server (created if it is not there) to the newest schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,7 @@ class Databases:
     async def _template(self, kind: str) -> str:
         name = f"template_{kind}"
         if name not in self._templates:
-            database = Database(name, self._server)
-            await self._server.create_database(name)
-            await self._migrations[kind](database.dsn)
+            await self._migrations[kind](self._server, name)
             self._templates.add(name)
         return name
 
