@@ -1,0 +1,1 @@
+"""Executes one claimed turn: pulls a runtime's frames, turns them into facts, writes them under the claim's fence."""

@@ -1,0 +1,259 @@
+"""The recorder: a runtime's frames become temporary frames for viewers and event drafts for the store.
+
+It is pure: no I/O but the `publish` it is given, no clock but the `now` it is told. Frame numbers are given in the
+order in which things are shown or drafted, so that the numbers of an attempt are dense and ascend in the log."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from domain import frames
+from domain.events import item
+from domain.events.base import ExecutorEvent
+from domain.events.envelope import Draft
+from domain.ids import TurnId
+from domain.parts import Scope
+from domain.runtime import RuntimeFailed
+from domain.texts import made_safe
+from services.worker.executor.items import Items
+from services.worker.executor.progress import Progress
+from services.worker.executor.tool_results import RESULT_BYTES, ToolResults
+from services.worker.executor.values import encoded_size, plain
+
+STEP_BYTES = 16 * 1024
+"""Payload of a `runtime.event`."""
+
+EVENT_BYTES = 480 * 1024
+"""Public payload of any event, below the store's 512 KiB, so that what the recorder drafts is never refused."""
+
+_DRAFT_BYTES = 400
+"""Counted for each draft beside its text: keys, ids, numbers."""
+
+
+class Recorder:
+    """One leg of one attempt. Frames go in by `take`, drafts come out by `drain`; `tick` at `due` keeps time."""
+
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        turn_id: str,
+        attempt: int,
+        frame_base: int,
+        publish: Callable[[str, bytes], None],
+        new_id: Callable[[], str],
+        result_bytes: int = RESULT_BYTES,
+    ) -> None:
+        self.usage: dict[str, int] = {}
+        self.pending_bytes = 0
+        self._session_id = session_id
+        self._turn_id = TurnId(turn_id)
+        self._attempt = attempt
+        self._frame = frame_base
+        self._publish = publish
+        self._new_id = new_id
+        self._drafts: list[Draft] = []
+        self._messages: dict[str | None, str] = {}
+        self._running: dict[str, frames.ToolStarted] = {}
+        self._results = ToolResults(attempt, result_bytes)
+        self._progress = Progress(attempt, self._show)
+        self._items = Items(
+            attempt,
+            number=self.next_frame,
+            show=self._show,
+            write=self._write,
+            message_of=self._message_of,
+            new_id=new_id,
+        )
+
+    def next_frame(self) -> int:
+        """Take the next frame number: also for the command that ends the leg."""
+        self._frame += 1
+        return self._frame
+
+    def take(self, frame: frames.RuntimeFrame, now: float) -> None:
+        """Record one frame. Raises RuntimeFailed where it cannot be stored."""
+        match frame:
+            case frames.ItemDelta():
+                self._items.add(frame.item_id, frame.text, now)
+            case frames.ItemStarted():
+                self._items.start(frame.item_id, frame.kind, frame.scope)
+            case frames.ItemEnded():
+                self._items.end(frame.item_id, now)
+            case frames.ResponseStarted():
+                self._messages.pop(_speaker(frame.scope), None)
+            case frames.ToolCalled():
+                self._call(frame)
+            case frames.ToolStarted():
+                self._running[frame.item_id] = frame
+                self._write(
+                    item.ToolStarted(
+                        attempt=self._attempt,
+                        frame=self.next_frame(),
+                        scope=frame.scope,
+                        tool_call_id=made_safe(frame.tool_call_id),
+                        item_id=frame.item_id,
+                    )
+                )
+            case frames.ToolProgressed():
+                if frame.item_id in self._running:
+                    self._progress.update(frame, now)
+            case frames.ToolResulted():
+                self._result(frame, now)
+            case frames.StepReported():
+                self._step(frame)
+            case frames.UsageReported():
+                self._use(frame)
+            case frames.Checkpoint():
+                self._write(
+                    item.CheckpointReached(
+                        attempt=self._attempt,
+                        frame=self.next_frame(),
+                        scope=frame.scope,
+                        message_index=frame.message_index,
+                        reason=frame.reason,
+                    ),
+                    frame.private,
+                )
+            case frames.Together():
+                for one in frame.frames:
+                    self.take(one, now)
+            case _:
+                raise TypeError(f"{type(frame).__name__} is not for the recorder")
+
+    def tick(self, now: float) -> None:
+        """Show and draft what was held back long enough."""
+        self._items.tick(now)
+        self._progress.tick(now)
+        self._store_results(self._results.ready(now), now)
+
+    def due(self) -> float | None:
+        """When `tick` has something to do; None: nothing is held back."""
+        times = (self._items.due(), self._progress.due(), self._results.due())
+        return min((time for time in times if time is not None), default=None)
+
+    def end(self, now: float, *, partial: bool) -> None:
+        """Nothing more comes: open items are closed (`partial`: they were cut off), results are flushed. Where nothing
+        was cut off, a call without a final result gets one."""
+        self._items.end_all(now, partial=partial)
+        if not partial:
+            for item_id, started in list(self._running.items()):
+                self._results.seal(item_id, started.tool_call_id, started.scope)
+        self._store_results(self._results.unstored(), now)
+
+    def drain(self) -> list[Draft]:
+        """All drafts since the last call, in frame order."""
+        drafts, self._drafts = self._drafts, []
+        self.pending_bytes = 0
+        return drafts
+
+    @property
+    def has_drafts(self) -> bool:
+        return bool(self._drafts)
+
+    def _show(self, item_id: str, frame: frames.LiveFrame) -> None:
+        self._publish(item_id, frames.encode_live(self._session_id, self._turn_id, frame))
+
+    def _write(self, event: ExecutorEvent, private: bytes | None = None) -> None:
+        self._drafts.append(Draft(event, self._turn_id, private))
+        text = getattr(event, "text", None) or getattr(event, "output", None) or ""
+        self.pending_bytes += _DRAFT_BYTES + len(text) + len(private or b"")
+
+    def _message_of(self, scope: Scope | None) -> str:
+        speaker = _speaker(scope)
+        if speaker not in self._messages:
+            self._messages[speaker] = self._new_id()
+        return self._messages[speaker]
+
+    def _call(self, frame: frames.ToolCalled) -> None:
+        arguments = plain(frame.arguments, f"the arguments of {frame.name}")
+        size = encoded_size(arguments)
+        if size > EVENT_BYTES:
+            raise RuntimeFailed("too_large", f"The arguments of {frame.name[:100]} have {size} bytes.")
+        first = self.next_frame()
+        self._show(
+            frame.item_id,
+            frames.LiveItemStarted(
+                item_id=frame.item_id, kind="tool_call", attempt=self._attempt, frame=first, scope=frame.scope
+            ),
+        )
+        self._write(
+            item.ItemCompleted(
+                attempt=self._attempt,
+                frame=self.next_frame(),
+                scope=frame.scope,
+                item_id=frame.item_id,
+                kind="tool_call",
+                tool_call=item.ToolCallData(
+                    tool_call_id=made_safe(frame.tool_call_id),
+                    name=made_safe(frame.name),
+                    arguments=arguments,
+                    idempotent=frame.idempotent,
+                    needs=frame.needs,
+                ),
+                frames=item.ItemFrames(runs=[(first, 2)], cuts=[]),
+            )
+        )
+        self.pending_bytes += size
+
+    def _result(self, frame: frames.ToolResulted, now: float) -> None:
+        self._results.update(
+            frame.item_id,
+            made_safe(frame.tool_call_id),
+            frame.output,
+            is_error=frame.is_error,
+            final=frame.final,
+            private=frame.private,
+            scope=frame.scope,
+        )
+        if frame.final:
+            self._running.pop(frame.item_id, None)
+            self._progress.finished(frame.item_id)
+        self._store_results(self._results.ready(now), now)
+
+    def _store_results(self, item_ids: list[str], now: float) -> None:
+        for item_id in item_ids:
+            snapshot, private = self._results.take(item_id, self.next_frame(), now)
+            self._write(snapshot, private if snapshot.final else None)
+
+    def _step(self, frame: frames.StepReported) -> None:
+        payload = plain(frame.payload, f"the payload of {frame.name}")
+        size = encoded_size(payload)
+        if size > STEP_BYTES:
+            payload = {"omitted": "too_large", "original_bytes": size}
+        self._write(
+            item.RuntimeEvent(
+                attempt=self._attempt,
+                frame=self.next_frame(),
+                scope=frame.scope,
+                name=plain(frame.name, "the name of a step")[:200],
+                payload=payload,
+            )
+        )
+
+    def _use(self, frame: frames.UsageReported) -> None:
+        event = item.UsageRecorded(
+            attempt=self._attempt,
+            frame=self.next_frame(),
+            scope=frame.scope,
+            model=made_safe(frame.model),
+            input_tokens=frame.input_tokens,
+            output_tokens=frame.output_tokens,
+            cache_read_tokens=frame.cache_read_tokens,
+            cache_write_tokens=frame.cache_write_tokens,
+            details=frame.details,
+        )
+        self._write(event)
+        self.count(event)
+
+    def count(self, event: item.UsageRecorded) -> None:
+        """Add to the turn's usage; also what earlier legs recorded."""
+        counted = msgspec.structs.asdict(event)
+        self.usage["requests"] = self.usage.get("requests", 0) + 1
+        for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"):
+            if counted[name] or name in self.usage or not name.startswith("cache"):
+                self.usage[name] = self.usage.get(name, 0) + counted[name]
+
+
+def _speaker(scope: Scope | None) -> str | None:
+    return None if scope is None else scope.run_id

@@ -1,0 +1,151 @@
+"""Tool results on their way to the log: cut once, and only the newest changed state every now and then."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from domain.events.item import ToolResultSnapshot
+from domain.parts import Scope
+from domain.texts import cut_utf8, made_safe
+
+RESULT_BYTES = 64 * 1024
+"""Stored bytes of a result; what the model, the viewers and the history get."""
+
+INTERVAL_SECONDS = 0.3
+LARGE_BYTES = 8 * 1024
+LONGEST_INTERVAL_SECONDS = 5.0
+"""Snapshots of one result are stored at most every 0.3 s; above 8 KiB the interval doubles up to 5 s, since each
+repeats all of the text."""
+
+
+class Output(msgspec.Struct, frozen=True):
+    """A result as it is kept: at most the limit, ending on a code point border."""
+
+    text: str
+    truncated: bool
+    original_bytes: int
+    stored_bytes: int
+
+
+def cut(output: str, limit: int) -> Output:
+    """The one place where a result is cut and made safe."""
+    whole = output.encode("utf-8", "surrogatepass")
+    safe = made_safe(cut_utf8(whole, limit).decode("utf-8", "surrogatepass")).encode()
+    kept = cut_utf8(safe, limit)
+    return Output(
+        text=kept.decode(),
+        truncated=len(whole) > limit or len(kept) < len(safe),
+        original_bytes=len(whole),
+        stored_bytes=len(kept),
+    )
+
+
+@dataclass(slots=True)
+class Result:
+    """The result of one call: what is stored, and what is newer."""
+
+    tool_call_id: str
+    scope: Scope | None
+    newest: Output
+    is_error: bool
+    final: bool
+    private: bytes | None = None
+    stored: tuple[Output, bool] | None = None
+    revision: int = 0
+    interval: float = INTERVAL_SECONDS
+    next_at: float = field(default=0.0)
+
+    @property
+    def changed(self) -> bool:
+        return self.stored != (self.newest, self.is_error)
+
+
+class ToolResults:
+    """Results of the calls of an attempt. Calls without a final result stay here; `forget` never happens within an
+    attempt, since a late update of a finished call must be dropped."""
+
+    def __init__(self, attempt: int, limit: int = RESULT_BYTES) -> None:
+        self._attempt = attempt
+        self._limit = limit
+        self._open: dict[str, Result] = {}
+        self._final: set[str] = set()
+
+    def update(
+        self,
+        item_id: str,
+        tool_call_id: str,
+        output: str,
+        *,
+        is_error: bool,
+        final: bool,
+        private: bytes | None,
+        scope: Scope | None,
+    ) -> None:
+        """A newer state. After the final one nothing counts any more."""
+        if item_id in self._final:
+            return
+        newest = cut(output, self._limit)
+        known = self._open.get(item_id)
+        if known is None:
+            self._open[item_id] = Result(tool_call_id, scope, newest, is_error, final, private)
+        else:
+            known.newest, known.is_error, known.final, known.private = newest, is_error, final, private
+
+    def ready(self, now: float) -> list[str]:
+        """Items whose newest state is to be stored now."""
+        return [
+            item_id
+            for item_id, result in self._open.items()
+            if result.final or (result.changed and now >= result.next_at)
+        ]
+
+    def unstored(self) -> list[str]:
+        """Items whose newest state is not stored: what the flush before a terminal event takes."""
+        return [item_id for item_id, result in self._open.items() if result.final or result.changed]
+
+    def due(self) -> float | None:
+        """When something will be ready."""
+        return min((result.next_at for result in self._open.values() if result.changed), default=None)
+
+    def seal(self, item_id: str, tool_call_id: str, scope: Scope | None) -> None:
+        """The turn completes although this call never got a final result: its newest state is the last, or an error."""
+        known = self._open.get(item_id)
+        if known is not None:
+            known.final = True
+        else:
+            self.update(
+                item_id,
+                tool_call_id,
+                "The tool gave no result.",
+                is_error=True,
+                final=True,
+                private=None,
+                scope=scope,
+            )
+
+    def take(self, item_id: str, frame: int, now: float) -> tuple[ToolResultSnapshot, bytes | None]:
+        """The event for the newest state, which counts as stored from here on, and its private part."""
+        result = self._open[item_id]
+        result.revision += 1
+        result.stored = (result.newest, result.is_error)
+        large = result.newest.stored_bytes > LARGE_BYTES
+        result.next_at = now + result.interval
+        result.interval = min(result.interval * 2, LONGEST_INTERVAL_SECONDS) if large else INTERVAL_SECONDS
+        if result.final:
+            del self._open[item_id]
+            self._final.add(item_id)
+        snapshot = ToolResultSnapshot(
+            attempt=self._attempt,
+            frame=frame,
+            scope=result.scope,
+            tool_call_id=result.tool_call_id,
+            item_id=item_id,
+            revision=result.revision,
+            final=result.final,
+            output=result.newest.text,
+            is_error=result.is_error,
+            truncated=result.newest.truncated,
+            original_bytes=result.newest.original_bytes,
+            stored_bytes=result.newest.stored_bytes,
+        )
+        return snapshot, result.private

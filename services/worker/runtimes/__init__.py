@@ -1,0 +1,1 @@
+"""Adapters of agent objects to `domain.runtime.Runtime`, one kind a module."""
