@@ -26,10 +26,12 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             for child in self.children:
                 group.create_task(child.run(), name=child.spec.name)
-            broken = await self._until(stop)
-            for roles in _STOP_ORDER:
-                leaving = [child.stop(patience) for child in self.children if child.spec.role in roles]
-                await asyncio.gather(*leaving)
+            try:
+                broken = await self._until(stop)
+            finally:
+                for roles in _STOP_ORDER:
+                    leaving = [child.stop(patience) for child in self.children if child.spec.role in roles]
+                    await asyncio.gather(*leaving)
         return broken
 
     def kill(self) -> None:
