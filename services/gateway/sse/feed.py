@@ -1,0 +1,331 @@
+"""The number line of one session as this gateway's viewers see it.
+
+Subscribed first, told the head second, it then merges by sequence: an event that is next goes on, an older one is a
+double, a later one is held while the jump is healed. Nothing here waits but the healing task."""
+
+import asyncio
+from asyncio import Task
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from domain.errors import SessionNotFound, Unavailable
+from domain.events.envelope import peek
+from domain.events.turn import TERMINAL_TYPES
+from services.gateway.sse import frames
+from services.gateway.sse.held import Held
+from services.gateway.sse.limits import Limits
+from services.gateway.sse.live import ALWAYS, WATCHED, Frame, LiveFrames, decode_frame
+from services.gateway.sse.ports import ReplayPage, SessionHead, chunk_of
+from services.gateway.sse.replays import Replays
+from services.gateway.sse.viewer import Viewer
+
+_log = structlog.get_logger(__name__)
+
+_FLUSH_BYTES = 256 * 1024
+
+
+class _Entry(NamedTuple):
+    """Something to show. `sequence` 0: a temporary frame. `tick`: who must have been there (see `live`)."""
+
+    sequence: int
+    tick: int
+    block: bytes
+
+
+class _Control(msgspec.Struct, frozen=True):
+    reason: str
+
+
+_decode_control = msgspec.json.Decoder(_Control).decode
+
+
+class SessionFeed:
+    """Implements `ports.Listener` for one session with local viewers.
+
+    `edge` is the last sequence that was accepted, `shown` the last one handed to viewers (at the end of the loop
+    step). Joined viewers have been given everything up to `shown`, all others pull replay pages until they have."""
+
+    def __init__(
+        self,
+        session_id: str,
+        replays: Replays,
+        limits: Limits,
+        check: Callable[[str, float], None],
+        spawn: "Callable[[SessionFeed], Task[None]]",
+    ) -> None:
+        """`check(session_id, delay)` asks for the head after a delay; `spawn` starts `heal` in the hub's task group."""
+        self.session_id = session_id
+        self.edge: int | None = None
+        self.shown = 0
+        self.closed = False
+        self.ended: frames.ClosingReason | None = None
+        self._check = check
+        self._spawn = spawn
+        self._replays = replays
+        self._limits = limits
+        self._viewers: set[Viewer] = set()
+        # With a whole page it must fit a viewer's buffer, since both may be let go in one loop step.
+        self._held = Held(limits.viewer_buffer_bytes // 4)
+        self._live = LiveFrames()
+        self._pending: list[_Entry] = []
+        self._pending_bytes = 0
+        self._tick = 1
+        self._wanted = 0
+        self._healing: Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # What the subscription brings ----------------------------------------------------------------------------------
+
+    def on_event(self, envelope: bytes) -> None:
+        try:
+            event = peek(envelope)
+        except msgspec.MsgspecError:
+            _log.warning("published event is not an envelope", session_id=self.session_id, size=len(envelope))
+            return
+        if not frames.one_line(envelope):
+            # Nothing of ours looks like that. The store has the event, if there is one.
+            self._check(self.session_id, 0.0)
+        elif self.edge is None or event.sequence > self.edge + 1:
+            self._hold_event(event.sequence, event.type, event.turn_id, envelope)
+        elif event.sequence == self.edge + 1:
+            self._accept(event.sequence, event.type, event.turn_id, envelope)
+            self._release()
+
+    def on_live(self, frame: bytes) -> None:
+        if not frames.one_line(frame):
+            return
+        try:
+            seen = decode_frame(frame)
+        except msgspec.MsgspecError:
+            _log.warning("published frame is not a frame", session_id=self.session_id, size=len(frame))
+            return
+        if self.edge is None or self._held:
+            self._held.add_frame(seen, frame)
+            self._bound_held()
+        else:
+            self._show_frame(seen, frame)
+
+    def on_control(self, message: bytes) -> None:
+        try:
+            revoked = _decode_control(message).reason == "revoked"
+        except msgspec.MsgspecError:
+            return
+        if revoked:
+            self.end_all("revoked")
+        else:
+            self._check(self.session_id, 0.0)
+
+    def on_gap(self) -> None:
+        self._check(self.session_id, 0.0)
+
+    # What the store says -------------------------------------------------------------------------------------------
+
+    def learn(self, head: SessionHead) -> None:
+        """A head read after the subscription was live. The first one is where the feed begins."""
+        last = head.last_sequence
+        if self.edge is None:
+            self.edge = self.shown = last
+            self._release()
+        if head.closed and last == self.edge:
+            self._close()
+        self._want(last)
+
+    # Viewers -------------------------------------------------------------------------------------------------------
+
+    def join(self, viewer: Viewer) -> bool:
+        """From now on the viewer is given what comes, if it has everything that was shown. (A snapshot of the open
+        items is to be fetched before the last page and registered here with the tick of the join: the delivery
+        work's.)"""
+        if self.edge is None or viewer.cursor < self.shown:
+            return False
+        viewer.joined = True
+        viewer.joined_at = self._tick
+        self._viewers.add(viewer)
+        if self.closed:
+            viewer.end_after_backlog("closed")
+        return True
+
+    def leave(self, viewer: Viewer) -> None:
+        self._viewers.discard(viewer)
+
+    def end_all(self, reason: frames.ClosingReason) -> None:
+        """End every joined stream now; those that still pull are ended by their own task (`ended`)."""
+        self.ended = reason
+        for viewer in self._viewers:
+            viewer.end(frames.closing(reason))
+
+    def stop(self) -> None:
+        """The last viewer has gone."""
+        self._held.clear()
+        self._pending.clear()
+        if self._healing is not None:
+            self._healing.cancel()
+
+    # Merge ---------------------------------------------------------------------------------------------------------
+
+    def _hold_event(self, sequence: int, type_: str, turn_id: str | None, envelope: bytes) -> None:
+        self._held.add_event(sequence, type_, turn_id, envelope)
+        self._want(sequence)
+        self._bound_held()
+
+    def _bound_held(self) -> None:
+        """Give up what is held when it is too much: the replay brings the events again, the frames are lost."""
+        if self._held.full:
+            self._held.clear()
+            self._live.forget()
+
+    def _accept(self, sequence: int, type_: str, turn_id: str | None, envelope: bytes, block: bytes = b"") -> None:
+        self.edge = sequence
+        if type_ in WATCHED:
+            self._live.observe(type_, turn_id, envelope)
+        self._show(_Entry(sequence, ALWAYS, block or frames.event(sequence, type_, envelope)))
+        if type_ in TERMINAL_TYPES:
+            # The next turn's first events may have been lost right behind it, and nothing else may come for long.
+            self._check(self.session_id, self._limits.recheck_seconds)
+        elif type_ == "session.closed":
+            self._check(self.session_id, 0.0)
+
+    def _release(self) -> None:
+        """Let go on what is next now."""
+        assert self.edge is not None
+        self._held.drop_upto(self.edge)
+        self._show_frames(self._held.take_frames(self.edge))
+        while (event := self._held.take_event(self.edge + 1)) is not None:
+            self._accept(self.edge + 1, *event)
+            self._show_frames(self._held.take_frames(self.edge))
+
+    def _show_frames(self, taken: list[tuple[Frame, bytes]]) -> None:
+        for frame, raw in taken:
+            self._show_frame(frame, raw)
+
+    def _show_frame(self, frame: Frame, raw: bytes) -> None:
+        tick = self._live.admit(frame, self._tick)
+        if tick is not None:
+            self._show(_Entry(0, tick, frames.live(frame.type, raw)))
+
+    # Fan-out -------------------------------------------------------------------------------------------------------
+
+    def _show(self, entry: _Entry) -> None:
+        if not self._pending:
+            self._loop.call_soon(self._flush)
+        self._pending.append(entry)
+        self._pending_bytes += len(entry.block)
+        if self._pending_bytes > _FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Give every viewer what this loop step brought, joined and chunk-coded once."""
+        entries, self._pending, self._pending_bytes = self._pending, [], 0
+        if not entries or self.edge is None:
+            return
+        before, self.shown = self.shown, self.edge
+        self._tick += 1
+        if not self._viewers:
+            return
+        ticks = sorted({entry.tick for entry in entries if entry.tick != ALWAYS})
+        chunk = chunk_of(b"".join([entry.block for entry in entries]))
+        parts: dict[tuple[int, int], bytes] = {}
+        # A push may end a viewer but never takes it out of this set: its own task does that later.
+        for viewer in self._viewers:
+            if viewer.cursor == before and (not ticks or viewer.joined_at <= ticks[0]):
+                viewer.push(chunk, self.shown)
+            else:
+                self._push_part(viewer, entries, parts, bisect_left(ticks, viewer.joined_at))
+
+    def _push_part(
+        self, viewer: Viewer, entries: list[_Entry], parts: dict[tuple[int, int], bytes], unseen: int
+    ) -> None:
+        """For a viewer that came in mid-item (it lacks the first `unseen` ticks), or that knows more than the feed
+        did."""
+        key = (viewer.cursor, unseen)
+        part = parts.get(key)
+        if part is None:
+            blocks = [entry.block for entry in entries if _may_see(viewer, entry)]
+            part = parts[key] = chunk_of(b"".join(blocks)) if blocks else b""
+        last = max(viewer.cursor, self.shown)
+        if part:
+            viewer.push(part, last)
+        else:
+            viewer.cursor = last
+
+    def _close(self) -> None:
+        """The session is closed and everything was shown: nothing follows."""
+        self._flush()
+        self.closed = True
+        for viewer in self._viewers:
+            viewer.end_after_backlog("closed")
+
+    # Healing -------------------------------------------------------------------------------------------------------
+
+    def _want(self, sequence: int) -> None:
+        self._wanted = max(self._wanted, sequence)
+        if self._healing is None and self.edge is not None and self._wanted > self.edge:
+            self._healing = self._spawn(self)
+
+    async def heal(self) -> None:
+        """Close the jump: hold for a moment, then one replay for all. What comes meanwhile is held in order."""
+        pause = self._limits.hold_seconds
+        try:
+            while True:
+                await asyncio.sleep(pause)
+                at = self.edge or 0
+                if at >= self._wanted:
+                    return
+                try:
+                    pause = await self._heal_once(at)
+                except SessionNotFound:
+                    return
+                except Unavailable as error:
+                    pause = min(max(pause, 0.02) * 2, self._limits.heal_retry_seconds)
+                    _log.warning("replay failed, trying again", session_id=self.session_id, after=at, error=error.code)
+                except Exception:  # noqa: BLE001 - root of a task: the feed must go on trying
+                    pause = self._limits.heal_retry_seconds
+                    _log.exception("replay failed, trying again", session_id=self.session_id, after=at)
+        finally:
+            self._healing = None
+
+    async def _heal_once(self, at: int) -> float:
+        """Seconds to wait before the next look."""
+        page = await self._replays.page(self.session_id, at)
+        if self.edge != at:
+            return 0.0
+        if page.last == at:
+            # Read before the event was committed that we were told of: ask again.
+            return self._limits.hold_seconds
+        if page.last >= page.head or page.last >= self._wanted:
+            self._fill(page)
+        else:
+            self._skip(page.head)
+        if page.closed:
+            self._check(self.session_id, 0.0)
+        self._release()
+        return 0.0
+
+    def _fill(self, page: ReplayPage) -> None:
+        """A jump that one page closes: viewers stay joined and miss no frame."""
+        for viewer in [v for v in self._viewers if not v.fits(len(page.body))]:
+            self._let_pull(viewer)
+        for block in frames.blocks(page.body):
+            self._accept(block.sequence, block.type, peek(block.envelope).turn_id, block.envelope, block.bytes)
+
+    def _skip(self, head: int) -> None:
+        """A larger jump: the feed goes to the head, and every viewer pulls what it lacks with its own backpressure."""
+        self._flush()
+        self._live.forget()
+        self.edge = self.shown = head
+        for viewer in [v for v in self._viewers if v.cursor < head]:
+            self._let_pull(viewer)
+
+    def _let_pull(self, viewer: Viewer) -> None:
+        self._viewers.discard(viewer)
+        viewer.leave()
+
+
+def _may_see(viewer: Viewer, entry: _Entry) -> bool:
+    if entry.sequence:
+        return entry.sequence > viewer.cursor
+    return entry.tick == ALWAYS or viewer.joined_at <= entry.tick

@@ -1,0 +1,94 @@
+"""Questions to the agent service about where sessions stand, many in one request."""
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from domain.errors import AgentUnavailable, SessionNotFound
+from services.gateway.sse.ports import Agent, SessionHead
+
+_BATCH = 2_000
+
+
+class Stand(NamedTuple):
+    """Where a session stands and the epoch of the store that says so."""
+
+    head: SessionHead
+    epoch: int
+
+
+class Inquiry:
+    """One request at a time asks for everything that was wanted before it was sent, so an answer is never older than
+    its question: a client may know an event that a request on its way has not seen."""
+
+    def __init__(self, agent: Agent, learn: Callable[[str, SessionHead], None], timeout_seconds: float) -> None:
+        """`learn` is told of every head that an answer holds."""
+        self._timeout = timeout_seconds
+        self._agent = agent
+        self._learn = learn
+        self._wanted: dict[str, Future[Stand] | None] = {}
+        self._wake = asyncio.Event()
+
+    def check(self, session_ids: Iterable[str]) -> None:
+        """Ask soon; the answer goes to `learn` only. A failure is left to the next check."""
+        for session_id in session_ids:
+            self._wanted.setdefault(session_id, None)
+        if self._wanted:
+            self._wake.set()
+
+    async def stand(self, session_id: str) -> Stand:
+        """As read after this call. Raises SessionNotFound, Unavailable."""
+        asked = self._wanted.get(session_id)
+        if asked is None:
+            asked = self._wanted[session_id] = asyncio.get_running_loop().create_future()
+        self._wake.set()
+        return await asyncio.shield(asked)
+
+    async def run(self) -> None:
+        """Asks until cancelled."""
+        while True:
+            await self._wake.wait()
+            # One loop step, so that everybody who was woken with us is in the same request.
+            await asyncio.sleep(0)
+            batch = self._take()
+            try:
+                async with asyncio.timeout(self._timeout):
+                    heads = await self._agent.heads(list(batch))
+            except TimeoutError:
+                _fail(batch, AgentUnavailable())
+            except Exception as error:  # noqa: BLE001 - root of a task: whoever waits gets it, checks come again
+                _fail(batch, error)
+            except BaseException:
+                _fail(batch, AgentUnavailable())
+                raise
+            else:
+                for session_id, asked in batch.items():
+                    head = heads.heads.get(session_id)
+                    if head is not None:
+                        self._learn(session_id, head)
+                    _settle(asked, SessionNotFound() if head is None else Stand(head, heads.epoch))
+
+    def _take(self) -> "dict[str, Future[Stand] | None]":
+        batch = self._wanted
+        if len(batch) > _BATCH:
+            batch = dict(list(batch.items())[:_BATCH])
+        self._wanted = {i: asked for i, asked in self._wanted.items() if i not in batch} if batch else {}
+        if not self._wanted:
+            self._wake.clear()
+        return batch
+
+
+def _fail(batch: "dict[str, Future[Stand] | None]", error: Exception) -> None:
+    for asked in batch.values():
+        _settle(asked, error)
+
+
+def _settle(asked: "Future[Stand] | None", answer: Stand | Exception) -> None:
+    if asked is None or asked.done():
+        return
+    if isinstance(answer, Exception):
+        asked.set_exception(answer)
+        asked.exception()  # whoever asked may be gone
+    else:
+        asked.set_result(answer)

@@ -1,0 +1,99 @@
+"""The HTTP side of a stream: a Litestar response whose ASGI side writes to the connection itself.
+
+The status and the head are decided before anything is written, so refusals raised here still become problem+json.
+"""
+
+from typing import Any
+
+from litestar import Litestar, Request
+from litestar.response import Response
+from litestar.response.base import ASGIResponse
+from litestar.types import Receive, Scope, Send
+
+from domain.errors import SessionNotFound, Unavailable
+from services.gateway.sse import frames
+from services.gateway.sse.attach import follow, opening, stand_of
+from services.gateway.sse.hub import Hub
+from services.gateway.sse.peer import peer_of
+from services.gateway.sse.viewer import Viewer
+
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    # no-transform: a proxy that compresses would hold frames back.
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class EventStream(Response[None]):
+    """What the route returns: the stream of one session after one cursor."""
+
+    def __init__(self, hub: Hub, session_id: str, cursor: int) -> None:
+        super().__init__(None, media_type="text/event-stream")
+        self._hub = hub
+        self._session_id = session_id
+        self._cursor = cursor
+
+    def to_asgi_response(self, app: Litestar | None, request: Request[Any, Any, Any], **_: Any) -> ASGIResponse:
+        return _Stream(self._hub, self._session_id, self._cursor)
+
+
+class _Stream(ASGIResponse):
+    __slots__ = ("_cursor", "_hub", "_session_id")
+
+    def __init__(self, hub: Hub, session_id: str, cursor: int) -> None:
+        super().__init__(media_type="text/event-stream")
+        self._hub = hub
+        self._session_id = session_id
+        self._cursor = cursor
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        hub = self._hub
+        if await self._refused(send):
+            return
+        with hub.feed(self._session_id) as (feed, live):
+            try:
+                stand = await stand_of(hub, self._session_id, live)
+            except Unavailable:
+                # A native EventSource gives up for good on any status but 200.
+                await _refuse(send, "overloaded", hub.limits.retry_overloaded_milliseconds)
+                return
+            if await self._refused(send):
+                return
+            feed.learn(stand.head)
+            if stand.head.closed and self._cursor == stand.head.last_sequence:
+                await _nothing_left(send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            first, cursor = opening(hub, self._session_id, self._cursor, stand)
+            peer = peer_of(scope, hub.limits.linger_seconds)
+            viewer = Viewer(peer, cursor, hub.limits.viewer_buffer_bytes)
+            peer.write_body(first)
+            hub.check(self._session_id, hub.limits.recheck_seconds)
+            with hub.counted(viewer):
+                try:
+                    await follow(hub, feed, viewer)
+                except SessionNotFound:
+                    viewer.end(frames.closing("closed"))
+
+    async def _refused(self, send: Send) -> bool:
+        """Whether this process takes no stream now; the client has been told when to come back."""
+        hub = self._hub
+        if hub.draining or hub.full:
+            await _refuse(send, "draining" if hub.draining else "overloaded", hub.limits.retry_overloaded_milliseconds)
+            return True
+        return False
+
+
+async def _refuse(send: Send, reason: frames.ClosingReason, retry: tuple[int, int]) -> None:
+    """A whole answer without `id:`, so that the client keeps its cursor and comes back later."""
+    body = frames.closing(reason, frames.jittered(retry))
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, length]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _nothing_left(send: Send) -> None:
+    """204 makes an EventSource stop."""
+    await send({"type": "http.response.start", "status": 204, "headers": [(b"cache-control", b"no-store")]})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
