@@ -98,9 +98,7 @@ def children(
     settings: Settings, site: Site, ports: Sequence[int], agent_ports: Sequence[int], workers: int
 ) -> list[ChildSpec]:
     """The processes of one installation, each with the environment of its role."""
-    common: dict[str, str] = {
-        "TURNLOG_LOG_FORMAT": settings.log.format if _chosen(settings, "log", "format") else "console"
-    }
+    common = {"TURNLOG_LOG_FORMAT": _log_format(settings)}
     if settings.worker.agents:
         common["TURNLOG_WORKER_AGENTS"] = ",".join(settings.worker.agents)
     if settings.worker.model:
