@@ -10,6 +10,7 @@ from pathlib import Path
 from infra.embedded.binaries import SHELTER, nats_binary
 from infra.embedded.nats_config import Cluster, configuration
 from infra.embedded.nats_permissions import user_of
+from infra.embedded.passwords import Passwords
 from infra.embedded.server import EmbeddedServer, telling_line
 
 
@@ -28,14 +29,18 @@ class EmbeddedNats(EmbeddedServer):
         binary: Path | None = None,
         port: int | None = None,
         cluster: Cluster | None = None,
+        passwords: Path | None = None,
         start_timeout: float = 30.0,
         shelter: Path = SHELTER,
     ) -> None:
         """Several namespaces are several installations that share this server. `start_timeout` in seconds.
 
-        A member of a `cluster` is ready once it accepts connections; its streams are when a majority has met.
+        A member of a `cluster` is ready once it accepts connections; its streams are when a majority has met. All
+        members need the same users, so they share the file `passwords`.
         """
         super().__init__(directory, port=port, start_timeout=start_timeout, shelter=shelter)
+        if passwords is not None:
+            self._passwords = Passwords(passwords)
         self._namespaces = tuple(namespaces)
         self._path = binary
         self._cluster = cluster

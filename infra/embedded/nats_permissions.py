@@ -7,6 +7,8 @@ other installation on the same broker, reads the answers to somebody else's requ
 
 from dataclasses import dataclass
 
+from infra.nats.subjects import inbox_prefix, stream_names
+
 ROLES = ("gateway", "agent", "worker", "projector", "operator")
 
 
@@ -21,16 +23,6 @@ class Permissions:
 def user_of(namespace: str, role: str) -> str:
     """The NATS user of a role."""
     return f"{namespace}-{role}"
-
-
-def inbox_prefix(namespace: str, role: str) -> str:
-    """Clients of the role must connect with this inbox prefix: replies elsewhere are refused."""
-    return f"_INBOX_{namespace}_{role}"
-
-
-def stream_names(namespace: str) -> tuple[str, str, str]:
-    """EVENTS, LIVE and HOOKS of an installation."""
-    return f"{namespace}_EVENTS", f"{namespace}_LIVE", f"{namespace}_HOOKS"
 
 
 def permissions(namespace: str, role: str) -> Permissions:
