@@ -3,7 +3,7 @@
 A runtime never touches the store. It reports frames in order; the executor turns them into facts and pulls the next
 frame only when there is room, so a fast runtime waits."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from domain.frames import RuntimeFrame
 from domain.history import PastTurn
 from domain.ids import SessionId, TurnId
-from domain.parts import Answer, Part
+from domain.parts import Answer, Part, Requirement
 
 
 class RuntimeFailed(Exception):
@@ -81,8 +81,10 @@ class Execution(Protocol):
     """Model messages of this turn's own earlier checkpoints: empty in a first attempt."""
     recorded: Mapping[str, RecordedCall]
     """Tool calls of this turn that are in the log, by item id, in the order of the log."""
+    requirements: list[Requirement]
+    """What the last pause asked; empty where the turn has not paused."""
     answers: Mapping[str, Answer]
-    """Answers to the requirements of the last pause, by tool call id."""
+    """All answers that people gave in this turn, by tool call id."""
     tool_result_bytes: int
     gate: Gate
     interrupt: Interrupt
@@ -97,7 +99,7 @@ class Runtime(Protocol):
 
     capabilities: Capabilities
 
-    def execute(self, execution: Execution) -> AsyncIterator[RuntimeFrame]:
+    def execute(self, execution: Execution) -> AsyncGenerator[RuntimeFrame, None]:
         """Frames of the work in order, `Completed` or `Paused` last. Raises RuntimeFailed, or whatever the user's code
         raises."""
         ...

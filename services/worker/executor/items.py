@@ -10,12 +10,7 @@ from domain.events.item import ItemCompleted, ItemFrames
 from domain.frames import LiveFrame, LiveItemDelta, LiveItemStarted
 from domain.parts import Scope
 from domain.texts import made_safe
-
-GROUPING_SECONDS = 0.025
-"""Deltas of one item are shown at most this long after they came, and at most this often."""
-
-ITEM_BYTES = 256 * 1024
-"""Encoded JSON of one stored item's text and cut points; what is longer goes on in an item of its own."""
+from services.worker.executor.bounds import Bounds
 
 _CUT_BYTES = 8
 """What a delta adds to the payload beside its text: its cut, and its share of a run."""
@@ -91,7 +86,7 @@ class Items:
         write: Callable[[ItemCompleted], None],
         message_of: Callable[[Scope | None], str],
         new_id: Callable[[], str],
-        item_bytes: int = ITEM_BYTES,
+        bounds: Bounds,
     ) -> None:
         self._attempt = attempt
         self._number = number
@@ -99,7 +94,8 @@ class Items:
         self._write = write
         self._message_of = message_of
         self._new_id = new_id
-        self._item_bytes = item_bytes
+        self._item_bytes = bounds.item_bytes
+        self._grouping = bounds.delta_seconds
         self._open: dict[str, Source] = {}
 
     def start(self, item_id: str, kind: Literal["text", "reasoning"], scope: Scope | None) -> None:
@@ -112,7 +108,7 @@ class Items:
             return
         source = self._open[item_id]
         source.waiting.append(made_safe(text))
-        if source.shown_at is None or now >= source.shown_at + GROUPING_SECONDS:
+        if source.shown_at is None or now >= source.shown_at + self._grouping:
             self._flush(source, now)
 
     def end(self, item_id: str, now: float, *, partial: bool = False) -> None:
@@ -130,13 +126,13 @@ class Items:
     def tick(self, now: float) -> None:
         """Show what has waited long enough."""
         for source in self._open.values():
-            if source.waiting and source.shown_at is not None and now >= source.shown_at + GROUPING_SECONDS:
+            if source.waiting and source.shown_at is not None and now >= source.shown_at + self._grouping:
                 self._flush(source, now)
 
     def due(self) -> float | None:
         """When `tick` has something to show next."""
         return min(
-            (s.shown_at + GROUPING_SECONDS for s in self._open.values() if s.waiting and s.shown_at is not None),
+            (s.shown_at + self._grouping for s in self._open.values() if s.waiting and s.shown_at is not None),
             default=None,
         )
 

@@ -1,4 +1,4 @@
-"""Progress of running tools: the newest of each call, shown at most every 25 ms; never stored, takes no frame
+"""Progress of running tools: the newest of each call, shown at most once in an interval; never stored, takes no frame
 number."""
 
 from collections.abc import Callable
@@ -6,15 +6,14 @@ from collections.abc import Callable
 from domain.frames import LiveFrame, LiveToolProgress, ToolProgressed
 from domain.texts import made_safe
 
-INTERVAL_SECONDS = 0.025
-
 
 class Progress:
     """Progress of the calls of an attempt. `show` publishes a temporary frame under the call's item."""
 
-    def __init__(self, attempt: int, show: Callable[[str, LiveFrame], None]) -> None:
+    def __init__(self, attempt: int, show: Callable[[str, LiveFrame], None], interval: float) -> None:
         self._attempt = attempt
         self._show = show
+        self._interval = interval
         self._newest: dict[str, ToolProgressed] = {}
         self._next_at: dict[str, float] = {}
 
@@ -32,7 +31,7 @@ class Progress:
         """Show what may be shown."""
         for item_id in [i for i in self._newest if now >= self._next_at.get(i, now)]:
             frame = self._newest.pop(item_id)
-            self._next_at[item_id] = now + INTERVAL_SECONDS
+            self._next_at[item_id] = now + self._interval
             self._show(
                 item_id,
                 LiveToolProgress(

@@ -15,16 +15,11 @@ from domain.ids import TurnId
 from domain.parts import Scope
 from domain.runtime import RuntimeFailed
 from domain.texts import made_safe
+from services.worker.executor.bounds import Bounds
 from services.worker.executor.items import Items
 from services.worker.executor.progress import Progress
-from services.worker.executor.tool_results import RESULT_BYTES, ToolResults
+from services.worker.executor.tool_results import ToolResults
 from services.worker.executor.values import encoded_size, plain
-
-STEP_BYTES = 16 * 1024
-"""Payload of a `runtime.event`."""
-
-EVENT_BYTES = 480 * 1024
-"""Public payload of any event, below the store's 512 KiB, so that what the recorder drafts is never refused."""
 
 _DRAFT_BYTES = 400
 """Counted for each draft beside its text: keys, ids, numbers."""
@@ -42,7 +37,7 @@ class Recorder:
         frame_base: int,
         publish: Callable[[str, bytes], None],
         new_id: Callable[[], str],
-        result_bytes: int = RESULT_BYTES,
+        bounds: Bounds,
     ) -> None:
         self.usage: dict[str, int] = {}
         self.pending_bytes = 0
@@ -52,11 +47,12 @@ class Recorder:
         self._frame = frame_base
         self._publish = publish
         self._new_id = new_id
+        self._bounds = bounds
         self._drafts: list[Draft] = []
         self._messages: dict[str | None, str] = {}
         self._running: dict[str, frames.ToolStarted] = {}
-        self._results = ToolResults(attempt, result_bytes)
-        self._progress = Progress(attempt, self._show)
+        self._results = ToolResults(attempt, bounds)
+        self._progress = Progress(attempt, self._show, bounds.delta_seconds)
         self._items = Items(
             attempt,
             number=self.next_frame,
@@ -64,6 +60,7 @@ class Recorder:
             write=self._write,
             message_of=self._message_of,
             new_id=new_id,
+            bounds=bounds,
         )
 
     def next_frame(self) -> int:
@@ -168,7 +165,7 @@ class Recorder:
     def _call(self, frame: frames.ToolCalled) -> None:
         arguments = plain(frame.arguments, f"the arguments of {frame.name}")
         size = encoded_size(arguments)
-        if size > EVENT_BYTES:
+        if size > self._bounds.event_bytes:
             raise RuntimeFailed("too_large", f"The arguments of {frame.name[:100]} have {size} bytes.")
         first = self.next_frame()
         self._show(
@@ -219,7 +216,7 @@ class Recorder:
     def _step(self, frame: frames.StepReported) -> None:
         payload = plain(frame.payload, f"the payload of {frame.name}")
         size = encoded_size(payload)
-        if size > STEP_BYTES:
+        if size > self._bounds.step_bytes:
             payload = {"omitted": "too_large", "original_bytes": size}
         self._write(
             item.RuntimeEvent(

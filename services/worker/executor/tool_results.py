@@ -1,21 +1,13 @@
 """Tool results on their way to the log: cut once, and only the newest changed state every now and then."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
 from domain.events.item import ToolResultSnapshot
 from domain.parts import Scope
 from domain.texts import cut_utf8, made_safe
-
-RESULT_BYTES = 64 * 1024
-"""Stored bytes of a result; what the model, the viewers and the history get."""
-
-INTERVAL_SECONDS = 0.3
-LARGE_BYTES = 8 * 1024
-LONGEST_INTERVAL_SECONDS = 5.0
-"""Snapshots of one result are stored at most every 0.3 s; above 8 KiB the interval doubles up to 5 s, since each
-repeats all of the text."""
+from services.worker.executor.bounds import Bounds
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -52,8 +44,8 @@ class Result:
     private: bytes | None = None
     stored: tuple[Output, bool] | None = None
     revision: int = 0
-    interval: float = INTERVAL_SECONDS
-    next_at: float = field(default=0.0)
+    interval: float | None = None
+    next_at: float = 0.0
 
     @property
     def changed(self) -> bool:
@@ -64,9 +56,9 @@ class ToolResults:
     """Results of the calls of an attempt. Calls without a final result stay here; `forget` never happens within an
     attempt, since a late update of a finished call must be dropped."""
 
-    def __init__(self, attempt: int, limit: int = RESULT_BYTES) -> None:
+    def __init__(self, attempt: int, bounds: Bounds) -> None:
         self._attempt = attempt
-        self._limit = limit
+        self._bounds = bounds
         self._open: dict[str, Result] = {}
         self._final: set[str] = set()
 
@@ -84,7 +76,7 @@ class ToolResults:
         """A newer state. After the final one nothing counts any more."""
         if item_id in self._final:
             return
-        newest = cut(output, self._limit)
+        newest = cut(output, self._bounds.result_bytes)
         known = self._open.get(item_id)
         if known is None:
             self._open[item_id] = Result(tool_call_id, scope, newest, is_error, final, private)
@@ -128,9 +120,11 @@ class ToolResults:
         result = self._open[item_id]
         result.revision += 1
         result.stored = (result.newest, result.is_error)
-        large = result.newest.stored_bytes > LARGE_BYTES
-        result.next_at = now + result.interval
-        result.interval = min(result.interval * 2, LONGEST_INTERVAL_SECONDS) if large else INTERVAL_SECONDS
+        shortest, longest = self._bounds.snapshot_seconds, self._bounds.slowest_snapshot_seconds
+        large = result.newest.stored_bytes > self._bounds.large_result_bytes
+        interval = result.interval if large and result.interval is not None else shortest
+        result.next_at = now + interval
+        result.interval = min(interval * 2, longest)
         if result.final:
             del self._open[item_id]
             self._final.add(item_id)

@@ -1,0 +1,278 @@
+"""One claimed turn from its start to the command that ends the leg."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+import msgspec
+import structlog
+
+from domain import commands, frames, replies
+from domain.clock import Clock, IdSource
+from domain.errors import Rejection, StaleFence, TooLarge
+from domain.history import TurnLog
+from domain.ids import SessionId, WorkerId
+from domain.parts import Failure
+from domain.ports import CommandPipeline, Notifier
+from domain.runtime import Runtime
+from domain.texts import made_safe
+from services.worker.executor.bounds import Bounds
+from services.worker.executor.failures import failure_of
+from services.worker.executor.gate import CommitGate
+from services.worker.executor.interrupt import StopWish
+from services.worker.executor.lease import Lease
+from services.worker.executor.leg import Leg, read_start
+from services.worker.executor.outcome import Outcome, completed
+from services.worker.executor.recorder import Recorder
+from services.worker.executor.writer import Writer
+
+log = structlog.get_logger("turnlog.worker")
+
+_BREATH_SECONDS = 0.01
+"""A runtime that never awaits is made to: others share the loop."""
+
+_PIECE = 64 * 1024
+"""Code points of a delta that are recorded at a time, so that a huge one is bounded by the store's pace too."""
+
+
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """What every execution of a worker shares."""
+
+    pipeline: CommandPipeline
+    turn_log: TurnLog
+    notifier: Notifier
+    lease: Lease
+    clock: Clock
+    ids: IdSource
+    bounds: Bounds
+
+
+class Executor:
+    """Executes one turn; `interrupt`, `release` and `lost` come from outside, in the event loop."""
+
+    def __init__(
+        self,
+        claim: replies.ClaimedTurn,
+        runtime: Runtime,
+        tools: Tools,
+        next_for: Callable[[], WorkerId | None],
+    ) -> None:
+        """`next_for`: who may claim the session's next turn with the end of this one; None while draining."""
+        self.claim = claim
+        self._runtime = runtime
+        self._tools = tools
+        self._next_for = next_for
+        self._wish = StopWish()
+        self._lost = asyncio.Event()
+        self._releasing = False
+        self._limit: asyncio.Timeout | None = None
+        self._said: Outcome | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._gate = CommitGate(tools.lease)
+        self._recorder = Recorder(
+            session_id=claim.session_id,
+            turn_id=claim.turn_id,
+            attempt=claim.attempt,
+            frame_base=claim.frame_base,
+            publish=self._publish,
+            new_id=tools.ids.uuid7,
+            bounds=self._bounds(),
+        )
+        self._writer = Writer(
+            claim,
+            pipeline=tools.pipeline,
+            lease=tools.lease,
+            gate=self._gate,
+            recorder=self._recorder,
+            pending_bytes=tools.bounds.pending_bytes,
+            on_interrupt=self.interrupt,
+        )
+
+    def interrupt(self) -> None:
+        """Stop at the next await of the runtime. One that does not end in time is cancelled."""
+        if self._wish.requested:
+            return
+        self._wish.request()
+        self._end_by(self._tools.bounds.interrupt_seconds)
+
+    def release(self) -> None:
+        """Stop now and hand the turn back at its last checkpoint."""
+        self._releasing = True
+        self._end_by(0.0)
+
+    def lost(self) -> None:
+        """Somebody else holds the turn: write nothing more."""
+        self._lost.set()
+
+    async def run(self) -> replies.ClaimedTurn | None:
+        """Execute; returns the turn that was claimed with the end of this one. Nothing is raised for what users' code
+        does, nor for a lost claim; raises VersionMismatch where this process must not write at all."""
+        if self.claim.interrupt_requested:
+            self.interrupt()
+        reply: replies.ExecutorReply | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                writing = group.create_task(self._writer.run())
+                watching = group.create_task(self._watch())
+                outcome = await self._produce()
+                self._recorder.end(self._now(), partial=outcome.cut_off)
+                self._writer.stop()
+                await writing
+                reply = await self._finish(outcome)
+                watching.cancel()
+        except* StaleFence:
+            log.warning("turn.claim_lost", session=self.claim.session_id, turn=self.claim.turn_id)
+        except* TooLarge as group_of:
+            error = group_of.exceptions[0]
+            log.warning("turn.too_large", session=self.claim.session_id, turn=self.claim.turn_id)
+            reply = await self._give_up(Failure(code="too_large", message=str(error)))
+        except* Rejection as group_of:
+            codes = sorted({getattr(error, "code", "?") for error in group_of.exceptions})
+            log.error("turn.refused", session=self.claim.session_id, turn=self.claim.turn_id, codes=codes)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+        return None if reply is None else reply.next
+
+    async def _watch(self) -> None:
+        await self._lost.wait()
+        raise StaleFence()
+
+    async def _produce(self) -> Outcome:
+        tools = self._tools
+        past, told = await read_start(tools.turn_log, self.claim, tools.lease)
+        for usage in told.usage:
+            self._recorder.count(usage)
+        if self._wish.requested:
+            return Outcome(kind="interrupted")
+        leg = Leg(
+            self.claim,
+            past,
+            told,
+            gate=self._gate,
+            interrupt=self._wish,
+            new_id=tools.ids.uuid7,
+            tool_result_bytes=self._bounds().result_bytes,
+        )
+        failed: BaseException | None = None
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._limit = limit
+                if self._releasing:
+                    self._end_by(0.0)
+                await self._consume(leg)
+        except Exception as error:  # noqa: BLE001 - the root of users' code: whatever it raises ends this turn only
+            failed = error
+        finally:
+            self._limit = None
+        return self._outcome(failed)
+
+    def _outcome(self, failed: BaseException | None) -> Outcome:
+        """What the runtime said last counts; else what was asked of it; else how it ended."""
+        if self._said is not None:
+            return self._said
+        if self._releasing:
+            return Outcome(kind="released")
+        if self._wish.requested:
+            return Outcome(kind="interrupted")
+        if failed is None:
+            return completed(None)
+        error = failure_of(failed)
+        log.info(
+            "turn.failed",
+            session=self.claim.session_id,
+            turn=self.claim.turn_id,
+            code=error.code,
+            error=type(failed).__name__,
+        )
+        return Outcome(kind="failed", error=error)
+
+    async def _consume(self, leg: Leg) -> None:
+        """Pull frames until the runtime has no more."""
+        breathed = self._now()
+        async with aclosing(self._runtime.execute(leg)) as stream:
+            async for frame in stream:
+                await self._writer.room()
+                now = self._now()
+                if now - breathed > _BREATH_SECONDS:
+                    await asyncio.sleep(0)
+                    breathed = now
+                match frame:
+                    case frames.Completed():
+                        self._said = completed(frame.output and made_safe(frame.output))
+                    case frames.Paused():
+                        self._said = Outcome(kind="paused", requirements=frame.requirements)
+                    case frames.ItemDelta() if len(frame.text) > _PIECE:
+                        for start in range(0, len(frame.text), _PIECE):
+                            await self._writer.room()
+                            piece = frame.text[start : start + _PIECE]
+                            self._record(msgspec.structs.replace(frame, text=piece))
+                    case _:
+                        self._record(frame)
+
+    def _record(self, frame: frames.RuntimeFrame) -> None:
+        self._tools.lease.touched(self.claim.turn_id)
+        self._recorder.take(frame, self._now())
+        self._writer.wake()
+        self._arm()
+
+    def _arm(self) -> None:
+        due = self._recorder.due()
+        if due is None or (self._timer is not None and self._timer_at <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, due - self._now()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._recorder.tick(self._now())
+        self._writer.wake()
+        self._arm()
+
+    async def _finish(self, outcome: Outcome) -> replies.ExecutorReply:
+        attempt, frame = self.claim.attempt, self._recorder.next_frame()
+        match outcome.kind:
+            case "released":
+                return await self._writer.last(commands.ReleaseTurn)
+            case "paused":
+                return await self._writer.last(
+                    commands.PauseTurn, attempt=attempt, frame=frame, requirements=outcome.requirements
+                )
+            case kind:
+                return await self._writer.last(
+                    commands.FinishTurn,
+                    outcome=kind,
+                    attempt=attempt,
+                    frame=frame,
+                    output=outcome.output,
+                    error=outcome.error,
+                    usage=self._recorder.usage,
+                    claim_next=self._next_for(),
+                )
+
+    async def _give_up(self, error: Failure) -> replies.ExecutorReply | None:
+        """The store refused what was drafted: end the turn without it."""
+        self._recorder.drain()
+        try:
+            return await self._finish(Outcome(kind="failed", error=error))
+        except Rejection as refused:
+            log.error("turn.refused", session=self.claim.session_id, turn=self.claim.turn_id, codes=[refused.code])
+            return None
+
+    def _end_by(self, seconds: float) -> None:
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + seconds)
+
+    def _publish(self, item_id: str, frame: bytes) -> None:
+        self._tools.notifier.publish_live(SessionId(self.claim.session_id), item_id, frame)
+
+    def _now(self) -> float:
+        return self._tools.clock.monotonic()
+
+    def _bounds(self) -> Bounds:
+        own = self._runtime.capabilities.max_tool_result_bytes
+        limit = self._tools.bounds.result_bytes
+        return msgspec.structs.replace(self._tools.bounds, result_bytes=limit if own is None else min(own, limit))
