@@ -1,0 +1,290 @@
+"""The connection to the broker: it may be away at any time, also at the start, and nobody has to care.
+
+nats-py's own reconnect is not used: it has no jitter, does not cover the first connection, and ends for good on any
+error the server names. Here a client lives for one connection; a new one follows, and every subscription is bound to it
+anew.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from enum import Enum
+
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription as ClientSubscription
+from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
+
+from infra.nats.binding import Binding
+from infra.nats.options import BrokerOptions
+
+_log = structlog.get_logger(__name__)
+
+_ANSWER_SECONDS = 2
+# A broker that is gone without a word is noticed within 15 s; events reach viewers by heads and replay meanwhile.
+_PING_SECONDS = 5
+_PINGS_UNANSWERED = 2
+# A client that fails in its own shutdown calls nobody back; its state tells all the same.
+_LOOK_SECONDS = 0.25
+_CLOSE_SECONDS = 1.0
+
+
+class ConnectionState(Enum):
+    """What a listener is told."""
+
+    CONNECTED = "connected"
+    """For the first time."""
+
+    DISCONNECTED = "disconnected"
+    RECONNECTED = "reconnected"
+    """All subscriptions are bound again; what was published meanwhile was missed."""
+
+
+class NotConnected(Exception):
+    """The broker is away."""
+
+
+class BrokerConnection:
+    """One process's connection. `run` belongs to the owner's TaskGroup and keeps it up until cancelled.
+
+    Guarantees: `subscribe` never fails because the broker is away. A subscription that was bound after its `subscribe`
+    returned, or that lost messages, is told by its gap listener, after it is live.
+    """
+
+    def __init__(self, options: BrokerOptions) -> None:
+        self.options = options
+        self.max_payload = 1 << 20
+        """Of one message with its headers, in bytes: what the last server said, until then a server's default."""
+
+        self._client: Client | None = None
+        self._closed = asyncio.Event()
+        self._bindings: dict[Binding, None] = {}
+        self._owners: dict[ClientSubscription, Binding] = {}
+        self._ending: deque[ClientSubscription] = deque()
+        self._endings = asyncio.Event()
+        self._listeners: list[Callable[[ConnectionState], None]] = []
+        self._up = asyncio.Event()
+        self._was_up = False
+        self._told_away = False
+
+    @property
+    def is_connected(self) -> bool:
+        return self._up.is_set() and self._client is not None and self._client.is_connected
+
+    @property
+    def client(self) -> Client:
+        """The client of this very connection: not to be kept. Raises NotConnected."""
+        if self._client is None or not self.is_connected:
+            raise NotConnected
+        return self._client
+
+    async def connected(self) -> Client:
+        """Waits until the broker is there."""
+        while not self.is_connected:
+            await self._up.wait()
+            if not self.is_connected:
+                await asyncio.sleep(_LOOK_SECONDS / 5)  # just lost: `run` clears the event when it looks
+        return self.client
+
+    def listen(self, listener: Callable[[ConnectionState], None]) -> None:
+        """Calls `listener` on every change of state, for as long as the connection lives; it must not wait or raise."""
+        self._listeners.append(listener)
+
+    async def subscribe(
+        self, subject: str, on_message: Callable[[Msg], None], on_gap: Callable[[], None] | None = None
+    ) -> Binding:
+        """A core subscription; messages come to `on_message` in order, each call without being awaited. Returns once
+        the broker confirmed that it delivers from now on, or at once when it is away."""
+        binding = Binding(subject, on_message, on_gap or _ignore, forget=self._forget)
+        self._bindings[binding] = None
+        try:
+            client = self.client
+            await self._bind(binding, client)
+            await client.flush(_ANSWER_SECONDS)
+        except (NotConnected, NatsError, OSError, TimeoutError):
+            binding.stale = True  # `run` binds it to the next client and tells the gap
+        except BaseException:
+            binding.close()
+            raise
+        return binding
+
+    async def run(self) -> None:
+        """Keeps the connection up until cancelled, which closes it."""
+        async with asyncio.TaskGroup() as tasks:
+            ender = tasks.create_task(self._end_subscriptions(), name="broker endings")
+            try:
+                await self._keep_up()
+            finally:
+                self._up.clear()
+                await _settled(self._close())
+                ender.cancel()
+
+    async def _keep_up(self) -> None:
+        failures = 0
+        while True:
+            if await self._open():
+                failures = 0
+                await self._loss()
+            else:
+                failures += 1
+            bound = min(self.options.pause_max, self.options.pause_min * 2 ** min(failures, 16))
+            await asyncio.sleep(random.uniform(bound / 2, bound))
+            heed_cancellation()
+
+    async def _open(self) -> bool:
+        client, closed = self._client, self._closed = Client(), asyncio.Event()
+
+        async def on_closed() -> None:
+            closed.set()
+
+        self._owners.clear()
+        try:
+            await client.connect(
+                servers=[random.choice(self.options.servers)],
+                name=self.options.name,
+                user=self.options.user,
+                password=self.options.password,
+                inbox_prefix=self.options.inbox_prefix,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # not 0, which nats-py takes for "without end"
+                reconnect_time_wait=0,
+                connect_timeout=_ANSWER_SECONDS,
+                ping_interval=_PING_SECONDS,
+                max_outstanding_pings=_PINGS_UNANSWERED,
+                error_cb=self._on_error,
+                closed_cb=on_closed,
+            )
+            self.max_payload = client.max_payload
+            # Nothing is awaited between the last look and the event, so no new binding is overlooked.
+            while missing := [binding for binding in self._bindings if binding.client is not client]:
+                for binding in missing:
+                    binding.stale = True
+                    await self._bind(binding, client)
+                await client.flush(_ANSWER_SECONDS)
+        except (NatsError, OSError, TimeoutError) as error:
+            self._say_away(error)
+            await _settled(client.close())
+            return False
+        self._up.set()
+        self._say_back()
+        for binding in list(self._bindings):
+            if binding.stale:
+                binding.stale = False
+                binding.gap()
+        self._tell(ConnectionState.RECONNECTED if self._was_up else ConnectionState.CONNECTED)
+        self._was_up = True
+        return True
+
+    async def _bind(self, binding: Binding, client: Client) -> None:
+        binding.client = client
+        options = self.options
+        subscription = await client.subscribe(
+            binding.subject,
+            cb=binding.deliver,
+            pending_msgs_limit=options.pending_messages,
+            pending_bytes_limit=options.pending_bytes,
+        )
+        if binding.client is not client:
+            return  # `run` was faster and bound it to the next client
+        self._owners[subscription] = binding
+        binding.subscription = subscription
+        if binding.closed:
+            self._forget(binding)
+
+    async def _loss(self) -> None:
+        client = self._client
+        assert client is not None
+        while not client.is_closed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closed.wait(), _LOOK_SECONDS)
+        self._up.clear()
+        self._say_away(client.last_error)
+        self._tell(ConnectionState.DISCONNECTED)
+
+    def _forget(self, binding: Binding) -> None:
+        self._bindings.pop(binding, None)
+        subscription, binding.subscription = binding.subscription, None
+        if subscription is not None and self._owners.pop(subscription, None) is not None:
+            self._ending.append(subscription)
+            self._endings.set()
+
+    async def _end_subscriptions(self) -> None:
+        """Tells the broker of closed subscriptions: closing must not wait, and this is the task that may."""
+        while True:
+            await self._endings.wait()
+            self._endings.clear()
+            while self._ending:
+                with contextlib.suppress(NatsError, OSError):
+                    await self._ending.popleft().unsubscribe()
+                heed_cancellation()
+
+    async def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is None or client.is_closed:
+            return
+        if client.is_connected:
+            with contextlib.suppress(NatsError, OSError, TimeoutError):
+                await client.flush(_ANSWER_SECONDS)
+        await client.close()
+
+    def _tell(self, state: ConnectionState) -> None:
+        for listener in self._listeners:
+            listener(state)
+
+    async def _on_error(self, error: Exception) -> None:
+        if isinstance(error, SlowConsumerError):
+            binding = self._owners.get(error.sub)
+            if binding is not None:
+                binding.dropped()
+        elif self._up.is_set():
+            _log.warning("broker error", error=_text(error))
+
+    def _say_away(self, error: Exception | None) -> None:
+        if not self._told_away:
+            self._told_away = True
+            _log.warning("broker away", servers=self.options.servers, reason=_text(error))
+
+    def _say_back(self) -> None:
+        if self._told_away:
+            self._told_away = False
+            _log.info("broker back", servers=self.options.servers)
+
+
+@contextlib.asynccontextmanager
+async def open_broker(options: BrokerOptions) -> AsyncIterator[BrokerConnection]:
+    """A connection that lives as long as the block; entered at once, also while the broker is away."""
+    connection = BrokerConnection(options)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(connection.run(), name="broker connection")
+        try:
+            yield connection
+        finally:
+            running.cancel()
+
+
+def heed_cancellation() -> None:
+    """nats-py swallows a cancellation that comes while it waits for its flusher; whoever loops over its calls asks
+    here."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def _settled(closing: Awaitable[None]) -> None:
+    """Waits a bounded time: a client whose socket is stuck waits for it in its own shutdown."""
+    with contextlib.suppress(NatsError, OSError, TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await closing
+
+
+def _text(error: BaseException | None) -> str:
+    """What the broker's client says names subjects at most; of other errors only the type is sure to hold no
+    payload."""
+    return str(error) if isinstance(error, NatsError) else type(error).__name__
+
+
+def _ignore() -> None: ...
