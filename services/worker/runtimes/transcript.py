@@ -1,0 +1,79 @@
+"""What a callable agent is told of the past: its own messages, kept as JSON with each checkpoint."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from domain.history import PastTurn
+from domain.parts import input_text
+from domain.runtime import RuntimeFailed
+from turnlog import Message, ToolCall
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call inside a line."""
+
+    tool_call_id: str
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One stored message."""
+
+    role: Literal["user", "assistant", "tool"]
+    text: str = ""
+    tool_calls: list[Call] = []
+    tool_call_id: str | None = None
+
+
+_lines = msgspec.json.Decoder(list[Line])
+
+
+def encode(lines: Sequence[Line]) -> bytes:
+    """What a checkpoint keeps."""
+    return msgspec.json.encode(list(lines))
+
+
+def decode(blob: bytes) -> list[Line]:
+    """Raises RuntimeFailed where another kind of agent wrote it."""
+    try:
+        return _lines.decode(blob)
+    except msgspec.ValidationError as error:
+        raise RuntimeFailed(
+            "agent_error", "The past of this session was written by another kind of agent: give the new one its own id."
+        ) from error
+
+
+def history(past: Sequence[PastTurn]) -> list[Message]:
+    """All messages of the turns before. A turn that left none is known by its input; calls without a result are
+    closed."""
+    lines: list[Line] = []
+    for turn in past:
+        own = [line for blob in turn.messages for line in decode(blob)]
+        lines += closed(own) if own else [Line(role="user", text=input_text(turn.input))]
+    return [message(line) for line in lines]
+
+
+def closed(lines: Sequence[Line]) -> list[Line]:
+    """The lines, with a result for every call that has none: models refuse a history with dangling calls."""
+    answered = {line.tool_call_id for line in lines if line.role == "tool"}
+    dangling = [call for line in lines for call in line.tool_calls if call.tool_call_id not in answered]
+    return [
+        *lines,
+        *(Line(role="tool", text="The call was interrupted.", tool_call_id=call.tool_call_id) for call in dangling),
+    ]
+
+
+def message(line: Line) -> Message:
+    """As agent code sees it."""
+    return Message(
+        role=line.role,
+        text=line.text,
+        tool_calls=tuple(
+            ToolCall(tool_call_id=call.tool_call_id, name=call.name, arguments=call.arguments)
+            for call in line.tool_calls
+        ),
+        tool_call_id=line.tool_call_id,
+    )

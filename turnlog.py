@@ -1,0 +1,124 @@
+"""What agent code imports: `from turnlog import ToolCall, ToolResult`.
+
+An agent is an async generator function that takes a `Turn` and yields what happens, or a pydantic-ai `Agent`:
+
+async def shout(turn): for word in turn.input.split(): yield word.upper() + " "                     # str: the next text
+yield ToolCall(tool_call_id="c1", name="lookup", arguments={"q": "x"}, idempotent=True) yield
+ToolResult(tool_call_id="c1", output="…")
+
+The generator goes on after a `ToolCall` only once the call and its start are committed: run the tool after the yield.
+Returning completes the turn, raising fails it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from domain.parts import Answer, FilePart, Part, Requirement, TextPart
+
+__all__ = [
+    "Answer",
+    "FilePart",
+    "Message",
+    "Part",
+    "Pause",
+    "Reasoning",
+    "Requirement",
+    "RuntimeEvent",
+    "TextPart",
+    "ToolCall",
+    "ToolProgress",
+    "ToolResult",
+    "Turn",
+    "Usage",
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """A tool is about to run. `idempotent`: it may run again after a crash whose outcome is not known."""
+
+    tool_call_id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    idempotent: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolResult:
+    """What the tool gave, so far or, with `final`, for good. `output` that is not text is stored as its JSON."""
+
+    tool_call_id: str
+    output: Any
+    final: bool = True
+    is_error: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolProgress:
+    """How far the tool is, as text or as a fraction from 0 to 1: shown, never stored."""
+
+    tool_call_id: str
+    text: str | None = None
+    fraction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """The next piece of what the agent thinks aloud; shown apart from its answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeEvent:
+    """A step of yours, stored as it is: JSON of at most 16 KiB."""
+
+    name: str
+    payload: Any = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """Tokens of one model request."""
+
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pause:
+    """Wait for people: `answers = yield Pause(requirements=[Requirement(...)])` gives a dict of answers by tool call
+    id.
+
+    The process may be another one by then: the generator is started again from its beginning, and what it yields up to
+    this pause is taken as said already. So it must come to the same pause again; look into `turn.recorded` before
+    running a tool."""
+
+    requirements: Sequence[Requirement]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """One message of the past. An assistant's may have tool calls, a tool's names the call it answers."""
+
+    role: Literal["user", "assistant", "tool"]
+    text: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """The turn to execute. `input` is the text of `parts`; `history` are the messages of the turns before it, oldest
+    first; `recorded` are results by tool call id that an earlier attempt of this turn committed: do not produce them
+    again."""
+
+    input: str
+    parts: Sequence[Part]
+    history: Sequence[Message]
+    session_id: str
+    turn_id: str
+    attempt: int
+    recorded: Mapping[str, ToolResult]
+    context_version: str | None = None
