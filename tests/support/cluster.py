@@ -1,0 +1,289 @@
+"""The acceptance harness: real gateways, agents, workers and a projector over loopback, on a real PostgreSQL and NATS.
+
+    async with clusters.start(gateways=2, agents=2, workers=2) as cluster:
+        session = await cluster.client(0).create("echo")
+        stream = cluster.client(1).stream(session, 0)
+
+The servers are shared by the tests of a run, and each cluster is an installation of its own on them (namespace,
+databases, roles, NATS users). A test that stops or kills a server asks for `own_servers=True`.
+"""
+
+import asyncio
+import itertools
+import shutil
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx2
+
+from infra.embedded import EmbeddedNats, EmbeddedPostgres
+from infra.embedded.place import free_port
+from infra.postgres.migrate import migrate
+from infra.postgres.names import SERVICE_ROLES, DatabaseKind, database_name, role_name
+from infra.settings import Role
+from services.cli.site import ROLES, Site
+from tests.support.agents import AGENTS
+from tests.support.checker import Finding, check_database
+from tests.support.client import Client
+from tests.support.places import server_directory
+from tests.support.processes import RoleProcess
+from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.waiting import eventually
+
+_NAMESPACES = 100
+_KINDS: tuple[DatabaseKind, ...] = ("agent", "gateway")
+
+SHORT: dict[str, str] = {
+    "TURNLOG_TURN_LEASE_SECONDS": "2",
+    "TURNLOG_TURN_HEARTBEAT_SECONDS": "0.5",
+    "TURNLOG_WORKER_POLL_SECONDS": "0.2",
+    "TURNLOG_WORKER_DRAIN_SECONDS": "5",
+    "TURNLOG_PROJECTOR_POLL_SECONDS": "0.1",
+    "TURNLOG_POSTGRES_POOL_SIZE": "4",
+    "TURNLOG_AUTH": "off",
+    "TURNLOG_LOG_LEVEL": "info",
+}
+"""Settings of a cluster unless a test says otherwise: times are short enough to wait for."""
+
+
+class SharedNats:
+    """One nats-server for all clusters of a run; each takes a namespace that none had before."""
+
+    def __init__(self, directory: Path) -> None:
+        self._thread = LoopThread()
+        self._free = (f"c{number}" for number in itertools.count())
+        self.server = EmbeddedNats(directory, namespaces=[f"c{number}" for number in range(_NAMESPACES)])
+        self._thread.run(self.server.start())
+
+    def namespace(self) -> str:
+        return next(self._free)
+
+    def close(self) -> None:
+        self._thread.run(self.server.stop())
+        self._thread.close()
+
+
+@dataclass
+class Cluster:
+    """One installation. `gateways[i]` and so on are its processes; `postgres` and `nats` its servers."""
+
+    namespace: str
+    postgres: EmbeddedPostgres
+    nats: EmbeddedNats
+    directory: Path
+    processes: list[RoleProcess] = field(default_factory=list)
+    _clients: list[Client] = field(default_factory=list)
+
+    def of(self, role: str) -> list[RoleProcess]:
+        return [process for process in self.processes if process.role == role]
+
+    @property
+    def gateways(self) -> list[RoleProcess]:
+        return self.of("gateway")
+
+    @property
+    def agents(self) -> list[RoleProcess]:
+        return self.of("agent")
+
+    @property
+    def workers(self) -> list[RoleProcess]:
+        return self.of("worker")
+
+    @property
+    def projectors(self) -> list[RoleProcess]:
+        return self.of("projector")
+
+    def client(self, gateway: int = 0, token: str | None = None) -> Client:
+        """A new client of that gateway; closed with the cluster."""
+        client = Client(self.gateways[gateway].url, token)
+        self._clients.append(client)
+        return client
+
+    def dsn(self, kind: DatabaseKind = "agent") -> str:
+        """As superuser, to that database."""
+        return self.postgres.superuser_dsn.removesuffix("/postgres") + "/" + database_name(kind, self.namespace)
+
+    @asynccontextmanager
+    async def connection(self, kind: DatabaseKind = "agent") -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+        """An outsider's connection, as superuser."""
+        connection = await asyncpg.connect(self.dsn(kind))
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def fetch(self, sql: str, *args: object) -> list[Any]:
+        """Rows of the agent database."""
+        async with self.connection() as connection:
+            return list(await connection.fetch(sql, *args))
+
+    async def check(self, *, all_terminal: bool = True) -> list[Finding]:
+        """What the independent checker finds wrong in the whole log."""
+        async with self.connection() as connection:
+            return await check_database(connection, all_terminal=all_terminal)
+
+    def logs(self) -> str:
+        """Everything that all processes have written."""
+        return "".join(f"--- {process.name}\n{process.text()}" for process in self.processes)
+
+    async def ready(self, processes: Sequence[RoleProcess] | None = None, timeout: float = 30.0) -> None:
+        """Wait until these (all) gateways and agents are ready and an agent is announced."""
+        serving = [p for p in processes or self.processes if p.role in ("gateway", "agent")]
+        async with httpx2.AsyncClient(timeout=5.0) as http:
+            await asyncio.gather(*(self._ready(http, process, timeout) for process in serving))
+            if processes is None and self.workers:
+                url = self.gateways[0].url + "/v1/agents"
+                await eventually(lambda: _json(http, url), "an agent is announced", timeout=timeout)
+
+    async def wipe_nats(self) -> None:
+        """Stop nats-server and remove all its streams; it stays down."""
+        await self.nats.stop()
+        await asyncio.to_thread(shutil.rmtree, self.nats.store, ignore_errors=True)
+
+    async def close(self) -> None:
+        """End everything, at once."""
+        await asyncio.gather(*(client.close() for client in self._clients))
+        await asyncio.gather(*(process.kill() for process in self.processes))
+
+    async def _ready(self, http: httpx2.AsyncClient, process: RoleProcess, timeout: float) -> None:
+        async def answers() -> bool:
+            if not process.alive:
+                raise AssertionError(f"{process.name} ended ({process.returncode}):\n{process.text()[-3000:]}")
+            with suppress(httpx2.TransportError):
+                return (await http.get(process.url + "/readyz")).status_code == 200
+            return False
+
+        try:
+            await eventually(answers, f"{process.name} is ready", timeout=timeout)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{process.text()[-3000:]}") from None
+
+
+class Clusters:
+    """Starts clusters for one test and ends them with it."""
+
+    def __init__(self, postgres: SharedPostgres, nats: SharedNats) -> None:
+        self._postgres = postgres
+        self._nats = nats
+
+    @asynccontextmanager
+    async def start(
+        self,
+        *,
+        gateways: int = 1,
+        agents: int = 1,
+        workers: int = 1,
+        projectors: int = 0,
+        serve: Sequence[str] = (),
+        own_servers: bool = False,
+        on: Cluster | None = None,
+        settings: Mapping[str, str] | None = None,
+        version: str = "18",
+    ) -> AsyncIterator[Cluster]:
+        """A running, ready cluster. `serve`: agents (all of tests.support.agents otherwise); `settings`: further
+        TURNLOG_* variables; `on`: share the servers of that cluster, as another installation."""
+        with server_directory() as directory:
+            async with self._servers(directory, own_servers, on, version) as (namespace, postgres, nats):
+                cluster = Cluster(namespace, postgres, nats, directory)
+                site = await _prepare(cluster, [f"http://127.0.0.1:{free_port()}" for _ in range(agents)])
+                env = SHORT | {"TURNLOG_WORKER_AGENTS": ",".join(serve or _all_agents())} | dict(settings or {})
+                _add(cluster, site, env, gateways=gateways, workers=workers, projectors=projectors)
+                try:
+                    await asyncio.gather(*(process.start() for process in cluster.processes))
+                    await cluster.ready()
+                    yield cluster
+                finally:
+                    await cluster.close()
+                    if not own_servers:
+                        await _drop(cluster)
+
+    @asynccontextmanager
+    async def _servers(
+        self, directory: Path, own: bool, on: Cluster | None, version: str
+    ) -> AsyncIterator[tuple[str, EmbeddedPostgres, EmbeddedNats]]:
+        if not own:
+            yield self._nats.namespace(), (on.postgres if on else self._postgres.server(version)), self._nats.server
+            return
+        postgres = EmbeddedPostgres(directory / "postgres", version=version)
+        nats = EmbeddedNats(directory / "nats")
+        try:
+            await asyncio.gather(postgres.start(), nats.start())
+            yield "turnlog", postgres, nats
+        finally:
+            await postgres.kill()
+            await nats.kill()
+
+
+@contextmanager
+def shared_nats() -> Iterator[SharedNats]:
+    """For the session fixture."""
+    with server_directory() as directory:
+        shared = SharedNats(directory / "nats")
+        try:
+            yield shared
+        finally:
+            shared.close()
+
+
+async def _prepare(cluster: Cluster, agent_urls: list[str]) -> Site:
+    dsns: dict[Role, str] = {}
+    for kind in _KINDS:
+        names = {role: role_name(role, cluster.namespace) for role in SERVICE_ROLES[kind]}
+        passwords = {role: cluster.postgres.password_of(name) for role, name in names.items()}
+        await migrate(cluster.postgres.superuser_dsn, kind, namespace=cluster.namespace, passwords=passwords)
+        for role in ROLES:
+            if role in names:
+                database = database_name(kind, cluster.namespace)
+                dsns[role] = cluster.postgres.dsn(names[role], passwords[role], database)
+    return Site(
+        namespace=cluster.namespace,
+        dsns=dsns,
+        nats_urls=(cluster.nats.url,),
+        nats_passwords={role: cluster.nats.credentials(role, namespace=cluster.namespace)[1] for role in ROLES},
+        service_secret="a secret that gateways and agents of tests share",
+        agent_urls=tuple(agent_urls),
+    )
+
+
+def _add(cluster: Cluster, site: Site, env: dict[str, str], *, gateways: int, workers: int, projectors: int) -> None:
+    def add(role: Role, number: int, port: int | None = None) -> None:
+        own = {} if port is None else {f"TURNLOG_{role.upper()}_PORT": str(port)}
+        log = cluster.directory / f"{role}-{number}.log"
+        process = RoleProcess(f"{role}-{number}", role, site.environment(role) | env | own, log, port)
+        cluster.processes.append(process)
+
+    for number, url in enumerate(site.agent_urls):
+        add("agent", number, int(url.rpartition(":")[2]))
+    for number in range(gateways):
+        add("gateway", number, free_port())
+    for number in range(workers):
+        add("worker", number)
+    for number in range(projectors):
+        add("projector", number)
+
+
+async def _drop(cluster: Cluster) -> None:
+    """Databases and roles of a cluster on shared servers; so much data of so many tests would slow the later ones."""
+    connection = await asyncpg.connect(cluster.postgres.superuser_dsn)
+    try:
+        for kind in _KINDS:
+            await connection.execute(f'DROP DATABASE IF EXISTS "{database_name(kind, cluster.namespace)}" WITH (FORCE)')
+        for role in ("owner", *SERVICE_ROLES["agent"], *SERVICE_ROLES["gateway"]):
+            await connection.execute(f'DROP ROLE IF EXISTS "{role_name(role, cluster.namespace)}"')
+    finally:
+        await connection.close()
+
+
+def _all_agents() -> list[str]:
+    return [f"{name}=tests.support.agents:{name}" for name in AGENTS]
+
+
+async def _json(http: httpx2.AsyncClient, url: str) -> Any:
+    with suppress(httpx2.TransportError):
+        answer = await http.get(url)
+        return answer.json() if answer.status_code == 200 else None
+    return None
