@@ -43,9 +43,9 @@ up: setup ## start everything on this machine (ARGS="--help" shows more)
 test: setup ## the whole test suite (PostgreSQL and nats-server come from wheels)
 	@$(BIN)/pytest $(ARGS)
 
-test-system: setup ## tests that need what wheels cannot bring (installs it by apt when root)
+test-system: setup ## tests on what wheels cannot bring: PostgreSQL 15 (as root installs it by apt)
 	@bash tests/system/install.sh
-	@$(BIN)/pytest -m system $(ARGS)
+	@$(BIN)/pytest --pg 15 -m "(system or every_postgres) and not soak" $(ARGS)
 
 soak: setup ## the counted, long forms of the tests
 	@$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
@@ -73,8 +73,7 @@ contracts: setup ## who may import whom
 	@$(BIN)/lint-imports
 
 squawk: setup ## migrations that would lock or break a running installation
-	@shopt -s nullglob; files=(infra/postgres/sql/migrations/*.sql services/gateway/sql/migrations/*.sql); \
-	if [ $${#files[@]} -eq 0 ]; then echo "no migrations yet"; else $(BIN)/squawk "$${files[@]}"; fi
+	@$(BIN)/squawk infra/postgres/sql/migrations/*/*.sql
 
 # The locks name versions and hashes only: no index, no path. --universal, so that one file serves every platform.
 COMPILE := $(LOCK_ENV) $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

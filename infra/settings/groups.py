@@ -108,10 +108,6 @@ class Nats(Group):
     projector_password: SecretStr | None = Field(default=None, description="of the user <namespace>-projector")
     operator_password: SecretStr | None = Field(default=None, description="of the user <namespace>-operator")
     replicas: Count = Field(default=1, description="of each stream (3 in a cluster)")
-    events_age_seconds: PositiveSeconds = Field(default=600.0, description="how long EVENTS keeps an event")
-    events_bytes: ByteSize = Field(default=ByteSize(256 * MIB), description="how much EVENTS keeps")
-    live_age_seconds: PositiveSeconds = Field(default=600.0, description="how long LIVE keeps a temporary frame")
-    live_bytes: ByteSize = Field(default=ByteSize(64 * MIB), description="how much LIVE keeps")
     server: Path | None = Field(default=None, description="another nats-server program for the embedded server")
 
 
