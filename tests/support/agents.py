@@ -26,7 +26,7 @@ async def slow(turn: Any) -> AsyncIterator[str]:
 
 async def silent(turn: Any) -> AsyncIterator[str]:
     """Says nothing."""
-    for word in ():
+    for word in turn.input.split()[:0]:
         yield word
 
 

@@ -1,0 +1,126 @@
+"""The one place where settings become adapters. Each is a context: what it opens is closed when the block ends.
+
+No adapter waits for its server: a process starts while PostgreSQL or NATS is away, and its readiness says so.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from domain.decisions import Limits
+from domain.ports import Notifier
+from infra.nats.connection import BrokerConnection, open_broker
+from infra.nats.notifier import NatsNotifier, open_notifier
+from infra.nats.options import BrokerOptions
+from infra.nats.streams import open_streams
+from infra.pipeline.pipeline import Pipeline
+from infra.pipeline.pools import open_pipeline_pools
+from infra.pipeline.settings import PipelineSettings
+from infra.postgres.pool import Pool, Timeouts, create_pool
+from infra.settings import Role, Settings
+from infra.system import SystemClock, SystemIds
+from projections.serving import session_projections
+
+
+def timeouts(settings: Settings) -> Timeouts:
+    """What the database enforces on every connection."""
+    postgres = settings.postgres
+    return Timeouts(
+        statement=int(postgres.statement_timeout_seconds * 1000),
+        lock=int(postgres.lock_timeout_seconds * 1000),
+        idle_in_transaction=int(postgres.idle_in_transaction_seconds * 1000),
+    )
+
+
+@asynccontextmanager
+async def open_pool(settings: Settings, role: Role, *, size: int | None = None) -> AsyncIterator[Pool]:
+    """Connections of the role to its own database, for queries. Raises SettingMissing."""
+    pool = await create_pool(
+        settings.dsn(role),
+        size=size or settings.postgres.pool_size,
+        application=f"turnlog {role}",
+        timeouts=timeouts(settings),
+        connect_timeout=settings.postgres.connect_seconds,
+    )
+    try:
+        yield pool
+    finally:
+        await _close(pool)
+
+
+def broker_options(settings: Settings, role: Role) -> BrokerOptions:
+    """How the role reaches the broker. Raises SettingMissing."""
+    user, password = settings.nats_credentials(role)
+    return BrokerOptions(
+        namespace=settings.namespace,
+        role=role,
+        servers=settings.nats.urls,
+        user=user,
+        password=password,
+        replicas=settings.nats.replicas,
+    )
+
+
+@asynccontextmanager
+async def open_nats(settings: Settings, role: Role) -> AsyncIterator[BrokerConnection]:
+    """The process's connection to the broker, which may be away at any time."""
+    async with open_broker(broker_options(settings, role)) as broker:
+        yield broker
+
+
+@asynccontextmanager
+async def open_publisher(settings: Settings, role: Role) -> AsyncIterator[tuple[BrokerConnection, NatsNotifier]]:
+    """For roles that publish: the connection, the streams kept in being, and the notifier."""
+    async with open_nats(settings, role) as broker, open_streams(broker), open_notifier(broker) as notifier:
+        yield broker, notifier
+
+
+def pipeline_settings(settings: Settings) -> PipelineSettings:
+    """Bounds of the command pipeline."""
+    return PipelineSettings(
+        lanes=settings.postgres.lanes,
+        group_size=settings.postgres.group_commands,
+        lock_timeout=settings.postgres.lock_timeout_seconds,
+        waiters=settings.postgres.waiting_pool_size,
+        payload_bytes=int(settings.limits.event_bytes),
+        wake_pool=settings.worker.pool,
+        limits=Limits(
+            queue_depth=settings.limits.queue_depth,
+            input_bytes=int(settings.limits.input_bytes),
+            poison_deaths=settings.turn.attempts,
+        ),
+    )
+
+
+@asynccontextmanager
+async def open_pipeline(settings: Settings, role: Role, notifier: Notifier) -> AsyncIterator[Pipeline]:
+    """The command pipeline, with pools of its own. Raises SettingMissing."""
+    sizes = pipeline_settings(settings)
+    application = f"turnlog {role} pipeline"
+    pools = await open_pipeline_pools(settings.dsn(role), sizes, application=application, timeouts=timeouts(settings))
+    try:
+        async with Pipeline(
+            pools.groups,
+            pools.waiting,
+            projections=session_projections(),
+            notifier=notifier,
+            clock=SystemClock(),
+            ids=SystemIds(),
+            settings=sizes,
+        ) as pipeline:
+            yield pipeline
+    finally:
+        await _close(pools.groups)
+        await _close(pools.waiting)
+
+
+# A statement may hang on a server that is gone; the process must end all the same.
+_CLOSE_SECONDS = 2.0
+
+
+async def _close(pool: Pool) -> None:
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await pool.close()
+    except TimeoutError:
+        pool.terminate()
