@@ -57,6 +57,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: bytes
     state: State
     token_hash: bytes | None
+    token_expires_at: Micros | None
     title: str | None
     starred: bool
     context_version: str | None
@@ -114,10 +115,12 @@ class PostgresRegistrations:
         """In any state, whoever owns it."""
         return await self._one("get", session_id)
 
-    async def activate(self, session_id: SessionId, token_hash: bytes | None) -> Registration | None:
-        """The session exists in the agent service; None when it was deleted or has failed meanwhile. None as the hash
-        keeps the token there is."""
-        return await self._one("activate", session_id, token_hash)
+    async def activate(
+        self, session_id: SessionId, token_hash: bytes | None = None, token_seconds: float = 0.0
+    ) -> Registration | None:
+        """The session exists in the agent service; None when it was deleted or has failed meanwhile. A hash replaces
+        the token there was and is valid for `token_seconds` from now; None keeps it."""
+        return await self._one("activate", session_id, token_hash, token_seconds)
 
     async def fail(self, session_id: SessionId) -> None:
         """The agent service refused the session: nothing was created and the owner's name is free again."""

@@ -14,6 +14,7 @@ RETURNING
     fingerprint,
     state,
     token_hash,
+    token_expires_at,
     title,
     starred,
     context_version,
@@ -33,6 +34,7 @@ SELECT
     fingerprint,
     state,
     token_hash,
+    token_expires_at,
     title,
     starred,
     context_version,
@@ -52,6 +54,7 @@ SELECT
     fingerprint,
     state,
     token_hash,
+    token_expires_at,
     title,
     starred,
     context_version,
@@ -73,6 +76,7 @@ SELECT
     fingerprint,
     state,
     token_hash,
+    token_expires_at,
     title,
     starred,
     context_version,
@@ -85,7 +89,13 @@ WHERE session_id = $1;
 -- name: activate
 -- The agent service has the session. A new token makes the one before it void.
 UPDATE registrations
-SET state = 'active', token_hash = coalesce($2, token_hash), changed_at = clock_timestamp()
+SET
+    state = 'active',
+    token_hash = coalesce($2, token_hash),
+    token_expires_at = CASE
+        WHEN $2 IS NULL THEN token_expires_at ELSE clock_timestamp() + make_interval(secs => $3)
+    END,
+    changed_at = clock_timestamp()
 WHERE session_id = $1 AND state IN ('starting', 'active')
 RETURNING
     session_id,
@@ -96,6 +106,7 @@ RETURNING
     fingerprint,
     state,
     token_hash,
+    token_expires_at,
     title,
     starred,
     context_version,
@@ -120,6 +131,7 @@ SELECT
     fingerprint,
     state,
     token_hash,
+    token_expires_at,
     title,
     starred,
     context_version,
@@ -149,6 +161,7 @@ RETURNING
     fingerprint,
     state,
     token_hash,
+    token_expires_at,
     title,
     starred,
     context_version,
@@ -179,6 +192,7 @@ SELECT
     fingerprint,
     state,
     token_hash,
+    token_expires_at,
     title,
     starred,
     context_version,

@@ -10,6 +10,7 @@ CREATE TABLE registrations (
     state text NOT NULL CHECK (state IN ('starting', 'active', 'failed', 'deleted')),
     closed boolean NOT NULL DEFAULT false,
     token_hash bytea CHECK (octet_length(token_hash) = 32),
+    token_expires_at timestamptz,
     title text,
     starred boolean NOT NULL DEFAULT false,
     context_version text,

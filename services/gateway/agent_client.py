@@ -1,0 +1,217 @@
+"""The gateway's way to the agent service: internal HTTP, several URLs, every call repeatable.
+
+A reply that is unclear (connection lost, timeout, 5xx) is asked for again at the next URL with the same command, thus
+the same key: the agent service answers a repeat with the first reply, so a retry never makes a second turn.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping
+from collections.abc import Sequence as Many
+from typing import Any, Literal
+
+import aiohttp
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+from domain import errors
+from domain.commands import ClientCommand
+
+log = structlog.get_logger("turnlog.gateway")
+
+_encoder = msgspec.json.Encoder()
+
+_FIRST_PAUSE = 0.02
+_LONGEST_PAUSE = 0.5
+# A URL that just failed is asked last for so long; it is still asked when no other answers.
+_AVOID_SECONDS = 1.0
+
+
+class CommandAnswer(msgspec.Struct, frozen=True):
+    """`reply`: the JSON kept by the agent service; `replayed`: it was kept before this request came."""
+
+    reply: bytes
+    replayed: bool
+
+
+class ReplayPage(msgspec.Struct, frozen=True):
+    """Committed events first..last right after the cursor, as ready bytes; first = last = after when there are none.
+    `head`, `closed`: of the session when read."""
+
+    first: int
+    last: int
+    head: int
+    closed: bool
+    body: bytes
+
+
+class SessionHead(msgspec.Struct, frozen=True):
+    """Where a session stands."""
+
+    last_sequence: int
+    queue_state: str
+    active_turn_id: str | None
+    active_status: str | None
+    queued: int
+    chat_status: str
+    closed: bool
+
+
+class Heads(msgspec.Struct, frozen=True):
+    """Sessions that do not exist are left out. `epoch`: the store's, raised by a restore."""
+
+    epoch: int
+    heads: dict[str, SessionHead]
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    code: str
+    fields: dict[str, Any] = {}
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class AgentClient:
+    """Use as an async context manager. All methods raise the domain errors the agent service answered with, and
+    AgentUnavailable when no URL gave a clear answer within `unavailable_seconds`."""
+
+    def __init__(
+        self,
+        urls: Many[str],
+        secret: str,
+        *,
+        request_seconds: float = 5.0,
+        unavailable_seconds: float = 10.0,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        """`urls`: where agent processes listen, or one name that stands for several. `request_seconds`: for one try."""
+        if not urls:
+            raise ValueError("no URL of the agent service")
+        self._urls = [url.rstrip("/") for url in urls]
+        self._avoided = dict.fromkeys(self._urls, 0.0)
+        self._turn = random.randrange(len(self._urls))
+        self._secret = secret
+        self._request_seconds = request_seconds
+        self._unavailable_seconds = unavailable_seconds
+        self._failures = Counter(
+            "turnlog_agent_call_failures_total", "Unclear replies of the agent service", ["reason"], registry=registry
+        )
+
+    async def __aenter__(self) -> "AgentClient":
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30.0, ttl_dns_cache=5),
+            headers={"Authorization": f"Bearer {self._secret}"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def execute(self, command: ClientCommand) -> CommandAnswer:
+        """Run a command; the answer is committed. Raises Rejection, Unavailable; after the latter the same command with
+        the same key settles what happened."""
+        answer = await self._call("POST", "/internal/commands", body=_encoder.encode(command))
+        return CommandAnswer(answer.body, answer.headers.get("Turnlog-Replayed") == "true")
+
+    async def page(
+        self, session_id: str, after: int, form: Literal["sse", "json"] = "sse", limit: int | None = None
+    ) -> ReplayPage:
+        """A replay page: SSE blocks, or the items of a JSON array. `limit`: events at most. Raises SessionNotFound."""
+        query = {"after": str(after), "form": form} | ({} if limit is None else {"limit": str(limit)})
+        answer = await self._call("GET", f"/internal/sessions/{session_id}/events", query=query)
+        head = answer.headers
+        return ReplayPage(
+            int(head["Turnlog-First"]),
+            int(head["Turnlog-Last"]),
+            int(head["Turnlog-Head"]),
+            head["Turnlog-Closed"] == "1",
+            answer.body,
+        )
+
+    async def heads(self, session_ids: Many[str]) -> Heads:
+        """Stream heads of those sessions that exist, as committed when the request arrived."""
+        answer = await self._call("POST", "/internal/heads", body=_encoder.encode({"session_ids": list(session_ids)}))
+        return msgspec.json.decode(answer.body, type=Heads)
+
+    async def read(self, path: str, query: Mapping[str, str] | None = None, wait: float = 0.0) -> bytes:
+        """Any other query below /internal: its JSON as it came. `wait`: seconds that the answer may take longer."""
+        return (await self._call("GET", f"/internal{path}", query=query, wait=wait)).body
+
+    async def ready(self) -> None:
+        """Raises AgentUnavailable unless some agent process says that it is ready; one round, no retries."""
+        for url in self._order():
+            try:
+                await self._try("GET", url, "/readyz", None, None, min(self._request_seconds, 2.0))
+            except (errors.TurnlogError, OSError, TimeoutError, aiohttp.ClientError):
+                continue
+            return
+        raise errors.AgentUnavailable()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        wait: float = 0.0,
+    ) -> _Answer:
+        end = time.monotonic() + self._unavailable_seconds + wait
+        pause = _FIRST_PAUSE
+        while True:
+            for url in self._order():
+                left = end - time.monotonic()
+                if left <= 0:
+                    raise errors.AgentUnavailable()
+                try:
+                    return await self._try(method, url, path, query, body, min(self._request_seconds + wait, left))
+                except (errors.StoreUnavailable, errors.VersionMismatch) as error:
+                    last: errors.Unavailable = error
+                except (OSError, TimeoutError, aiohttp.ClientError) as error:
+                    last = errors.AgentUnavailable()
+                    self._failures.labels(type(error).__name__).inc()
+                self._avoided[url] = time.monotonic() + _AVOID_SECONDS
+            if time.monotonic() + pause >= end:
+                raise last
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _try(
+        self, method: str, url: str, path: str, query: Mapping[str, str] | None, body: bytes | None, seconds: float
+    ) -> _Answer:
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(1.0, seconds))
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        async with self._session.request(
+            method, url + path, params=query, data=body, headers=headers, timeout=timeout, allow_redirects=False
+        ) as response:
+            content = await response.read()
+            if response.status == 200:
+                return _Answer(response.headers, content)
+            raise _refusal(response.status, content)
+
+    def _order(self) -> list[str]:
+        """All URLs, each in turn the first; those that failed just now at the end."""
+        self._turn = (self._turn + 1) % len(self._urls)
+        rotated = self._urls[self._turn :] + self._urls[: self._turn]
+        now = time.monotonic()
+        return sorted(rotated, key=lambda url: self._avoided[url] > now)
+
+
+class UnclearReply(aiohttp.ClientError):
+    """A status the agent service does not give on purpose: a bug in it, a proxy's answer, a wrong secret or URL."""
+
+
+def _refusal(status: int, content: bytes) -> Exception:
+    try:
+        refusal = msgspec.json.decode(content, type=_Refusal)
+        return errors.BY_CODE[refusal.code](**refusal.fields)
+    except (msgspec.MsgspecError, KeyError):
+        log.warning("agent_service_unclear", status=status)
+        return UnclearReply(str(status))

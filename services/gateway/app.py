@@ -1,0 +1,55 @@
+"""The gateway's ASGI app: public HTTP and streams over what `GatewayDeps` holds."""
+
+from importlib.metadata import version
+
+from litestar import Litestar
+from litestar.config.cors import CORSConfig
+from litestar.di import Provide
+
+from services.gateway import openapi
+from services.gateway.deps import GatewayDeps
+from services.gateway.loopback import guard
+from services.gateway.problems import HANDLERS
+from services.gateway.routes import agents, health, messages, page, queue, sessions, turns
+
+# JSON may write a character in up to four times its bytes (\u escapes); the exact bound is the domain's.
+_BODY_FACTOR = 4
+_BODY_MARGIN = 64 * 1024
+
+ROUTES = [
+    agents.list_agents,
+    sessions.create_session,
+    sessions.list_sessions,
+    sessions.get_session,
+    sessions.change_session,
+    sessions.delete_session,
+    turns.submit_turn,
+    turns.list_turns,
+    turns.get_turn,
+    turns.cancel_turn,
+    turns.interrupt_turn,
+    queue.get_status,
+    queue.resume_queue,
+    messages.list_messages,
+    health.health,
+    health.ready,
+    health.metrics,
+    page.index,
+]
+
+
+def create_app(deps: GatewayDeps) -> Litestar:
+    """The app; whoever calls this keeps `deps` open as long as it is served, and serves it with the protocol that
+    streams need (services/gateway/sse/peer.py)."""
+    settings = deps.settings
+    origins = list(settings.gateway.origins)
+    return Litestar(
+        route_handlers=[*ROUTES, page.assets()],
+        dependencies={"deps": Provide(lambda: deps, sync_to_thread=False)},
+        exception_handlers=HANDLERS,
+        middleware=[guard(frozenset(origins))] if deps.authenticator.off else [],
+        cors_config=CORSConfig(allow_origins=origins, expose_headers=["*"]) if origins else None,
+        openapi_config=openapi.config(version("turnlog")),
+        request_max_body_size=int(settings.limits.input_bytes) * _BODY_FACTOR + _BODY_MARGIN,
+        logging_config=None,
+    )

@@ -1,0 +1,172 @@
+"""Who asks, and which sessions are theirs.
+
+A credential is whatever a request shows: a user's JWT, a session token, and on the stream later a ticket or its cookie.
+Each finds registrations in its own way; somebody else's session and one that does not exist are never told apart.
+"""
+
+from typing import Any, Protocol
+
+import msgspec
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import OctKey
+from joserfc.jwt import ClaimsOption
+from litestar.connection import ASGIConnection
+
+from domain.clock import Clock
+from domain.errors import SessionNotFound
+from domain.ids import Micros
+from infra.postgres.registrations import Owner, PostgresRegistrations, Registration
+from infra.settings.groups import Jwt
+from services.gateway import tokens
+from services.gateway.names import external_id_fault
+from services.gateway.refusals import Unauthenticated, UserNeeded
+
+Connection = ASGIConnection[Any, Any, Any, Any]
+
+LOCAL_USER = Owner("local")
+"""Everybody, where authentication is off."""
+
+_MAX_CREDENTIAL = 8192
+_MAX_CLAIM_BYTES = 255
+
+
+class Access(msgspec.Struct, frozen=True):
+    """A registration that the sender of a request may use. `expires_at`: until when, None for no end."""
+
+    registration: Registration
+    expires_at: Micros | None = None
+
+
+class Credential(Protocol):
+    """What a request shows of its sender."""
+
+    def owner(self) -> Owner:
+        """The user, for what concerns more than one session. Raises UserNeeded."""
+        ...
+
+    async def find(self, name: str) -> Access | None:
+        """What this sender calls so, in any state. Raises Unauthenticated."""
+        ...
+
+
+class UserCredential(msgspec.Struct, frozen=True):
+    """A user: all of their sessions, by external id first, then by session id."""
+
+    user: Owner
+    registrations: PostgresRegistrations
+    expires_at: Micros | None = None
+
+    def owner(self) -> Owner:
+        return self.user
+
+    async def find(self, name: str) -> Access | None:
+        found = await self.registrations.named(self.user, name)
+        return None if found is None else Access(found, self.expires_at)
+
+
+class SessionCredential(msgspec.Struct, frozen=True):
+    """A session token: one session, by either of its names."""
+
+    token: str
+    registrations: PostgresRegistrations
+    clock: Clock
+
+    def owner(self) -> Owner:
+        raise UserNeeded()
+
+    async def find(self, name: str) -> Access | None:
+        session_id = tokens.session_of(self.token)
+        found = None if session_id is None else await self.registrations.get(session_id)
+        if found is None or not tokens.opens(self.token, found.token_hash):
+            raise Unauthenticated()
+        if found.token_expires_at is None or found.token_expires_at <= self.clock.now():
+            raise Unauthenticated()
+        return Access(found, found.token_expires_at) if name in (found.external_id, found.session_id) else None
+
+
+def _name(claim: object) -> str:
+    if not isinstance(claim, str) or "\0" in claim or len(claim.encode()) > _MAX_CLAIM_BYTES:
+        raise ValueError("not a name")
+    return claim
+
+
+class UserTokens:
+    """Reads users' JWTs: HS256 with the shared secret, nothing else; `exp` and `sub` must be there."""
+
+    def __init__(self, rules: Jwt, clock: Clock) -> None:
+        """Raises ValueError without a secret."""
+        if rules.secret is None:
+            raise ValueError("no secret")
+        self._key = OctKey.import_key(rules.secret.get_secret_value())
+        required: dict[str, ClaimsOption] = {"sub": {"essential": True}, "exp": {"essential": True}}
+        if rules.issuer is not None:
+            required["iss"] = {"essential": True, "value": rules.issuer}
+        if rules.audience is not None:
+            required["aud"] = {"essential": True, "value": rules.audience}
+        self._claims = jwt.JWTClaimsRegistry(
+            now=lambda: clock.now() // 1_000_000, leeway=int(rules.leeway_seconds), **required
+        )
+
+    def read(self, token: str) -> tuple[Owner, Micros]:
+        """The user and when the token expires. Raises Unauthenticated."""
+        try:
+            claims = jwt.decode(token, self._key, algorithms=["HS256"]).claims
+            self._claims.validate(claims)
+            owner = Owner(_name(claims["sub"]), _name(claims.get("workspace", "")))
+            return owner, Micros(int(claims["exp"] * 1_000_000))
+        except (JoseError, ValueError, OverflowError) as error:
+            raise Unauthenticated() from error
+
+
+class Authenticator:
+    """Turns requests into credentials and session names into registrations. `users` None: authentication is off."""
+
+    def __init__(self, registrations: PostgresRegistrations, users: UserTokens | None, clock: Clock) -> None:
+        self._registrations = registrations
+        self._users = users
+        self._clock = clock
+
+    @property
+    def off(self) -> bool:
+        return self._users is None
+
+    def credential(self, request: Connection) -> Credential:
+        """Raises Unauthenticated."""
+        if self._users is None:
+            return UserCredential(LOCAL_USER, self._registrations)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > _MAX_CREDENTIAL or not token.isascii():
+            raise Unauthenticated()
+        if token.startswith(tokens.PREFIX):
+            return SessionCredential(token, self._registrations, self._clock)
+        owner, expires_at = self._users.read(token)
+        return UserCredential(owner, self._registrations, expires_at)
+
+    def owner(self, request: Connection) -> Owner:
+        """The user who asks. Raises Unauthenticated, UserNeeded."""
+        return self.credential(request).owner()
+
+    async def session(self, request: Connection, name: str) -> Registration:
+        """The sender's active session of that name. Raises Unauthenticated, SessionNotFound."""
+        found = (await self._find(request, name)).registration
+        if found.state != "active":
+            raise SessionNotFound()
+        return found
+
+    async def stream(self, request: Connection, name: str) -> Access:
+        """The same for the events stream, which also gives the rest of a deleted session, and ends when the credential
+        does."""
+        access = await self._find(request, name)
+        if access.registration.state not in ("active", "deleted"):
+            raise SessionNotFound()
+        return access
+
+    async def _find(self, request: Connection, name: str) -> Access:
+        credential = self.credential(request)
+        # What can be no name is asked of no database: text with U+0000 would be an error there.
+        found = None if external_id_fault(name) is not None else await credential.find(name)
+        if found is None:
+            raise SessionNotFound()
+        return found

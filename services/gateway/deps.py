@@ -1,0 +1,33 @@
+"""What the gateway's handlers work with: made once by main (or a test), handed to `create_app`."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from domain.clock import Clock, IdSource
+from infra.postgres.registrations import PostgresRegistrations
+from infra.settings import Settings
+from infra.telemetry.metrics import Metrics
+from services.gateway.agent_client import AgentClient
+from services.gateway.auth import Authenticator
+from services.gateway.rates import Rates
+from services.gateway.sse.hub import Hub
+
+Check = Callable[[], Awaitable[None]]
+"""Raises when the part it stands for does not work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayDeps:
+    """Handlers ask for `deps: GatewayDeps`; everything in it is open as long as the app runs."""
+
+    settings: Settings
+    agent: AgentClient
+    registrations: PostgresRegistrations
+    authenticator: Authenticator
+    hub: Hub
+    rates: Rates
+    clock: Clock
+    ids: IdSource
+    metrics: Metrics
+    ready: Mapping[str, Check] = field(default_factory=dict)
+    """Part -> what tells whether it works, for /readyz."""

@@ -1,0 +1,124 @@
+"""Sessions across the two databases: registered here, opened and closed in the agent service.
+
+Every step can be repeated, and each is done before the next one is noted, so a crash anywhere leaves something that the
+same request, or the sweeper, carries on with.
+"""
+
+import asyncio
+import hashlib
+
+import msgspec
+import structlog
+
+from domain.commands import CloseSession, CreateSession
+from domain.errors import Rejection, SessionNotFound, Unavailable
+from domain.ids import CommandKey, SessionId
+from infra.postgres.registrations import NewRegistration, Owner, PostgresRegistrations, Registration
+from services.gateway import bodies, tokens
+from services.gateway.agent_client import AgentClient
+from services.gateway.deps import GatewayDeps
+from services.gateway.refusals import ExternalIdTaken, SessionGone
+
+log = structlog.get_logger("turnlog.gateway")
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+# DELETE is answered at once: what the agent service has not confirmed by then is the sweeper's.
+_CLOSE_SECONDS = 2.0
+
+
+class Created(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a create request, as JSON."""
+
+    session_id: str
+    external_id: str | None
+    agent_id: str
+    session_token: str
+    last_sequence: int
+    epoch: int
+
+
+def new_registration(session_id: SessionId, owner: Owner, body: bodies.CreateSession) -> NewRegistration:
+    """What a create request asks for; the fingerprint covers all it said."""
+    said = _encoder.encode(body.model_dump())
+    return NewRegistration(
+        session_id=session_id,
+        owner=owner,
+        agent_id=body.agent_id,
+        fingerprint=hashlib.sha256(said).digest(),
+        external_id=body.external_id,
+        title=body.title,
+        context_version=body.context_version,
+        metadata=None if body.metadata is None else msgspec.json.encode(body.metadata),
+    )
+
+
+async def create(deps: GatewayDeps, owner: Owner, body: bodies.CreateSession) -> tuple[Created, bool]:
+    """The session and a fresh token, which makes any earlier one void; True for the one caller that began it.
+
+    Raises AgentNotFound, ExternalIdTaken, SessionGone, Unavailable. After the latter the same request goes on where
+    this one stopped.
+    """
+    new = new_registration(SessionId(deps.ids.uuid7()), owner, body)
+    found, fresh = await deps.registrations.begin(new)
+    if found.state == "deleted":
+        raise SessionGone(external_id=found.external_id)
+    if found.fingerprint != new.fingerprint:
+        raise ExternalIdTaken(session_id=found.session_id)
+    if found.state == "starting":
+        await start(deps.agent, deps.registrations, found)
+    token = tokens.mint(found.session_id)
+    seconds = deps.settings.gateway.token_seconds
+    active = await deps.registrations.activate(found.session_id, tokens.digest(token), seconds)
+    if active is None:
+        raise SessionGone(external_id=found.external_id)
+    heads = await deps.agent.heads([found.session_id])
+    head = heads.heads.get(found.session_id)
+    created = Created(
+        session_id=active.session_id,
+        external_id=active.external_id,
+        agent_id=active.agent_id,
+        session_token=token,
+        last_sequence=0 if head is None else head.last_sequence,
+        epoch=heads.epoch,
+    )
+    return created, fresh
+
+
+async def start(agent: AgentClient, registrations: PostgresRegistrations, starting: Registration) -> None:
+    """Open the session in the agent service; a repeat is the same command. A refusal frees the owner's name again."""
+    command = CreateSession(
+        session_id=starting.session_id,
+        key=CommandKey(f"create:{starting.session_id}"),
+        by=starting.user_id,
+        agent_id=starting.agent_id,
+    )
+    try:
+        await agent.execute(command)
+    except Rejection:
+        await registrations.fail(starting.session_id)
+        raise
+
+
+async def delete(deps: GatewayDeps, registration: Registration) -> None:
+    """From now on the session is gone for everybody but its events stream. Raises SessionNotFound where another caller
+    was first."""
+    if not await deps.registrations.delete(registration.session_id):
+        raise SessionNotFound()
+    try:
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await close(deps.agent, deps.registrations, registration, CommandKey(deps.ids.uuid7()))
+    except (Unavailable, TimeoutError):
+        log.warning("close_left_to_sweeper", session_id=registration.session_id)
+
+
+async def close(
+    agent: AgentClient, registrations: PostgresRegistrations, deleted: Registration, key: CommandKey
+) -> None:
+    """End a deleted session in the agent service; closing twice is the same."""
+    command = CloseSession(session_id=deleted.session_id, key=key, by=deleted.user_id)
+    try:
+        await agent.execute(command)
+    except SessionNotFound:
+        log.warning("closed_session_unknown", session_id=deleted.session_id)
+    await registrations.close(deleted.session_id)

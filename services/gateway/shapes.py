@@ -1,0 +1,158 @@
+"""What answers look like, for the OpenAPI document; the answers themselves mostly pass through as the agent service's
+bytes, and the schemathesis test holds the two together."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+TurnStatus = Literal["queued", "running", "paused", "completed", "failed", "interrupted", "cancelled"]
+
+
+class Problem(BaseModel):
+    """RFC 9457; further typed fields depend on `code`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+
+
+class Fault(BaseModel):
+    """One thing that is wrong with a request."""
+
+    pointer: str
+    message: str
+
+
+class InvalidProblem(Problem):
+    """A request without the documented shape."""
+
+    errors: list[Fault] = []
+
+
+class Agent(BaseModel):
+    """What a session can be created for."""
+
+    agent_id: str
+    name: str
+    component: Literal["agent", "team", "workflow"]
+
+
+class CreatedSession(BaseModel):
+    """The token is shown this once."""
+
+    session_id: str
+    external_id: str | None
+    agent_id: str
+    session_token: str
+    last_sequence: int
+    epoch: int
+
+
+class Session(BaseModel):
+    """A session as its owner sees it."""
+
+    session_id: str
+    external_id: str | None
+    agent_id: str
+    title: str | None
+    starred: bool
+    context_version: str | None
+    metadata: dict[str, Any] | None
+    created_at: str
+    changed_at: str
+
+
+class SessionList(BaseModel):
+    """Newest first."""
+
+    items: list[Session]
+    next_cursor: str | None
+
+
+class QueuedTurn(BaseModel):
+    """A turn that was accepted."""
+
+    turn_id: str
+    status: TurnStatus
+    enqueue_sequence: int
+    sequence: int
+    queue_state: Literal["open", "paused"]
+
+
+class Turn(BaseModel):
+    """A turn as the read model has it."""
+
+    turn_id: str
+    status: TurnStatus
+    enqueue_sequence: int
+    context_version: str | None
+    attempt: int
+    input: list[dict[str, Any]]
+    output: str | None
+    error: dict[str, Any] | None
+    requirements: list[dict[str, Any]]
+    forked_from: dict[str, Any] | None
+    superseded_by: str | None
+    queued_at: str
+    started_at: str | None
+    finished_at: str | None
+    first_sequence: int
+    last_sequence: int
+
+
+class TurnList(BaseModel):
+    """In queue order."""
+
+    items: list[Turn]
+    next_cursor: str | None
+
+
+class InterruptedTurn(BaseModel):
+    """The intent is stored; the end of the turn is an event."""
+
+    turn_id: str
+    status: TurnStatus
+    sequence: int
+    interrupt_requested: bool
+
+
+class Status(BaseModel):
+    """Where a session stands."""
+
+    chat_status: Literal["agent", "human"]
+    queue_state: Literal["open", "paused"]
+    active_turn_id: str | None
+    queued: int
+    last_sequence: int
+    epoch: int
+
+
+class Message(BaseModel):
+    """A message as the read model has it."""
+
+    message_id: str
+    turn_id: str
+    role: Literal["user", "assistant"]
+    parts: list[dict[str, Any]]
+    status: Literal["complete", "partial", "superseded"]
+    first_sequence: int
+    last_sequence: int
+    ordinal: int
+    created_at: str
+
+
+class MessageList(BaseModel):
+    """In the order of turns and, within a turn, of ordinals."""
+
+    items: list[Message]
+    as_of_sequence: int
+    next_cursor: str | None
+
+
+class Health(BaseModel):
+    """`failing`: part -> kind of error."""
+
+    status: Literal["ok", "failing"]
+    failing: dict[str, str] = Field(default_factory=dict)

@@ -1,0 +1,61 @@
+"""Settles what a crash between the two databases left: registrations that are `starting` for too long, and deleted ones
+whose session was not closed. Every gateway sweeps; what they do is repeatable, so they need not agree."""
+
+import asyncio
+import random
+
+import structlog
+
+from domain.clock import IdSource
+from domain.errors import Rejection, TurnlogError, Unavailable
+from domain.ids import CommandKey
+from infra.postgres.registrations import PostgresRegistrations, Registration
+from services.gateway import registering
+from services.gateway.agent_client import AgentClient
+
+log = structlog.get_logger("turnlog.gateway")
+
+_BATCH = 100
+
+
+class Sweeper:
+    """`run` it in a task. `starting_seconds`: a registration younger than that may still be in somebody's hands."""
+
+    def __init__(
+        self, agent: AgentClient, registrations: PostgresRegistrations, ids: IdSource, starting_seconds: float
+    ) -> None:
+        self._agent = agent
+        self._registrations = registrations
+        self._ids = ids
+        self._starting_seconds = starting_seconds
+
+    async def run(self) -> None:
+        """Sweep until cancelled, a few times within `starting_seconds`, at times that differ between gateways."""
+        while True:
+            await asyncio.sleep(self._starting_seconds / 4 * random.uniform(0.75, 1.25))
+            try:
+                await self.sweep()
+            except TurnlogError as error:
+                log.warning("sweep_failed", code=error.code)
+
+    async def sweep(self) -> int:
+        """One round; how many were settled. Raises Unavailable at the first that cannot be."""
+        unsettled = await self._registrations.unsettled(self._starting_seconds, _BATCH)
+        for registration in unsettled:
+            await self._settle(registration)
+        if unsettled:
+            log.info("registrations_settled", count=len(unsettled))
+        return len(unsettled)
+
+    async def _settle(self, registration: Registration) -> None:
+        try:
+            if registration.state == "deleted":
+                key = CommandKey(self._ids.uuid7())
+                await registering.close(self._agent, self._registrations, registration, key)
+            else:
+                await registering.start(self._agent, self._registrations, registration)
+                await self._registrations.activate(registration.session_id)
+        except Unavailable:
+            raise
+        except Rejection as error:
+            log.info("registration_failed", session_id=registration.session_id, code=error.code)
