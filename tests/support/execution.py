@@ -1,0 +1,43 @@
+"""Runs turns of a runtime on the in-memory store."""
+
+from domain.runtime import Runtime
+from infra.system import SystemClock, SystemIds
+from services.worker.executor.bounds import Bounds
+from services.worker.executor.executor import Executor, Tools
+from tests.support.collector import Collector, Shown, SteadyLease
+
+
+class Bench:
+    """One session and what an executor needs."""
+
+    def __init__(self, runtime: Runtime, bounds: Bounds | None = None) -> None:
+        self.runtime = runtime
+        self.store = Collector()
+        self.shown = Shown()
+        self.lease = SteadyLease()
+        self.bounds = bounds or Bounds()
+
+    async def executor(self, text: str) -> Executor:
+        """A turn submitted and claimed, not yet executed."""
+        if not self.store.events:
+            await self.store.create()
+        await self.store.submit(text)
+        return self.of(await self.store.claim())
+
+    def of(self, claim: object) -> Executor:
+        tools = Tools(
+            pipeline=self.store,
+            turn_log=self.store,
+            notifier=self.shown,
+            lease=self.lease,
+            clock=SystemClock(),
+            ids=SystemIds(),
+            bounds=self.bounds,
+        )
+        return Executor(claim, self.runtime, tools, lambda: None)  # type: ignore[arg-type]
+
+    async def turn(self, text: str) -> str:
+        """Submit, claim and execute to the end; the turn's id."""
+        executor = await self.executor(text)
+        await executor.run()
+        return executor.claim.turn_id
