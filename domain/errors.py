@@ -5,7 +5,7 @@
     │   ├── NotFound              SessionNotFound, TurnNotFound, AgentNotFound
     │   ├── Conflict              IdempotencyMismatch, SessionBusy, TurnNotCancellable, TurnNotRunning, TurnNotPaused,
     │   │                         TurnNotTerminal, QueueNotPaused, AnswerConflict, SessionIdTaken, TurnIdTaken
-    │   ├── Invalid               UnknownRequirement, UndecidedAnswer, ForkOutOfRange, BadCursor
+    │   ├── Invalid               UnknownRequirement, UndecidedAnswer, ForkOutOfRange, BadCursor, IllegalEvents
     │   ├── TooLarge              InputTooLarge, PayloadTooLarge
     │   ├── QueueFull
     │   ├── StaleFence            the writer lost its claim: it must stop
@@ -139,6 +139,11 @@ class ForkOutOfRange(Invalid):
 class BadCursor(Invalid):
     code = "bad_cursor"
     sentence = "The cursor is not a sequence."
+
+
+class IllegalEvents(Invalid):
+    code = "illegal_events"
+    sentence = "These events cannot follow: {reason}."
 
 
 class TooLarge(Rejection):

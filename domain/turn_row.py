@@ -1,0 +1,105 @@
+"""A turn as a row of the `turns` read model, and back: the one place that knows the columns.
+
+session_id and generation come from the change, everything else is here. Structured values are JSON text; what is empty
+is NULL.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from domain.parts import Failure, ForkSource, Requirement
+from domain.turn import Turn
+
+_encode = msgspec.json.Encoder().encode
+_failure = msgspec.json.Decoder(Failure).decode
+_source = msgspec.json.Decoder(ForkSource).decode
+_requirements = msgspec.json.Decoder(list[Requirement]).decode
+_usage = msgspec.json.Decoder(dict[str, Any]).decode
+
+FIXED = (
+    "turn_id",
+    "enqueue_sequence",
+    "input",
+    "context_version",
+    "idempotency_key",
+    "external_id",
+    "metadata",
+    "forked_from",
+    "regenerates",
+    "queued_at",
+    "first_sequence",
+)
+"""Columns that are written once, by `turn.queued`."""
+
+CHANGING = (
+    "status",
+    "last_sequence",
+    "attempt",
+    "deaths",
+    "released",
+    "continued",
+    "next_frame",
+    "rewritten_input",
+    "output",
+    "error",
+    "usage",
+    "requirements",
+    "superseded_by",
+    "parent_turn_id",
+    "interrupt_by",
+    "interrupt_then",
+    "checkpoint_sequence",
+    "started_at",
+    "finished_at",
+)
+"""Columns that later events change, all written together."""
+
+_JSON = frozenset({"forked_from", "error", "usage", "requirements"})
+
+
+def columns(turns: list[Turn], names: tuple[str, ...]) -> list[list[Any]]:
+    """One array per named column, each with one value per turn: arguments for `unnest`."""
+    found: list[list[Any]] = []
+    for name in names:
+        values = [getattr(turn, name) for turn in turns]
+        found.append([_encode(v) if v else None for v in values] if name in _JSON else values)
+    return found
+
+
+def from_row(row: Mapping[str, Any]) -> Turn:
+    """The turn in a row with all columns of FIXED and CHANGING. Inverse of `columns`."""
+    forked_from, error, usage, requirements = row["forked_from"], row["error"], row["usage"], row["requirements"]
+    return Turn(
+        turn_id=row["turn_id"],
+        enqueue_sequence=row["enqueue_sequence"],
+        input=row["input"],
+        queued_at=row["queued_at"],
+        first_sequence=row["first_sequence"],
+        last_sequence=row["last_sequence"],
+        status=row["status"],
+        context_version=row["context_version"],
+        idempotency_key=row["idempotency_key"],
+        external_id=row["external_id"],
+        metadata=row["metadata"],
+        attempt=row["attempt"],
+        deaths=row["deaths"],
+        released=row["released"],
+        continued=row["continued"],
+        next_frame=row["next_frame"],
+        rewritten_input=row["rewritten_input"],
+        output=row["output"],
+        error=None if error is None else _failure(error),
+        usage=None if usage is None else _usage(usage),
+        requirements=[] if requirements is None else _requirements(requirements),
+        forked_from=None if forked_from is None else _source(forked_from),
+        regenerates=row["regenerates"],
+        superseded_by=row["superseded_by"],
+        parent_turn_id=row["parent_turn_id"],
+        interrupt_by=row["interrupt_by"],
+        interrupt_then=row["interrupt_then"],
+        checkpoint_sequence=row["checkpoint_sequence"],
+        started_at=row["started_at"],
+        finished_at=row["finished_at"],
+    )

@@ -1,0 +1,182 @@
+"""One command group: one transaction of READ COMMITTED.
+
+Locks, load, decide, append, projections, heads, commit; nothing is published here. Nothing waits between the statements
+but for the database, so that the transaction stays short: a long writer stalls the feed.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Sequence as Many
+from typing import Any, cast
+
+import msgspec
+
+from domain.clock import Clock, IdSource
+from domain.commands import CreateSession
+from domain.errors import TurnlogError
+from domain.ids import Generation, SessionId
+from domain.ports import Outcome, SessionChange, SessionProjection, Transaction
+from domain.session import Claim
+from infra.pipeline.batch import Birth, Loaded, SessionBatch
+from infra.pipeline.load import load
+from infra.pipeline.member import Member
+from infra.pipeline.settings import PipelineSettings
+from infra.pipeline.versions import Generations, Versions, read_generations, served_by
+from infra.postgres.rows import event_columns, head_columns
+from infra.postgres.sql import statements
+
+_SQL = statements("pipeline")
+
+Locking = Callable[[Any, list[SessionId]], Awaitable[set[SessionId]]]
+"""Takes the locks of sessions as a transaction's first statement; returns those that it got."""
+
+
+def lock_key(session_id: SessionId) -> int:
+    """Advisory lock of a session: the low half of its UUIDv7, which is random. Two sessions that share one merely wait
+    for each other."""
+    return int(session_id[19:23] + session_id[24:], 16) - (1 << 63)
+
+
+async def try_locks(connection: Any, session_ids: list[SessionId]) -> set[SessionId]:
+    """Those locks that are free now: a group never waits, since a chain of waiting groups makes strangers wait."""
+    rows = await connection.fetch(_SQL["try_lock"], [lock_key(session_id) for session_id in session_ids])
+    return {session_id for session_id, row in zip(session_ids, rows, strict=True) if row["locked"]}
+
+
+async def wait_for_lock(connection: Any, session_ids: list[SessionId]) -> set[SessionId]:
+    """Wait for the lock of one session, up to the connection's lock_timeout (asyncpg.LockNotAvailableError)."""
+    (session_id,) = session_ids
+    await connection.execute(_SQL["wait_for_lock"], lock_key(session_id))
+    return {session_id}
+
+
+class GroupResult(msgspec.Struct):
+    """After the commit: every member is in `answers` or, where its session was locked by another, in `blocked`."""
+
+    answers: list[tuple[Member, Outcome | Exception]]
+    blocked: list[Member]
+    batches: list[SessionBatch]
+
+
+class GroupTransaction:
+    """Runs groups; holds no connection and no state of sessions between them."""
+
+    def __init__(self, versions: Versions, clock: Clock, ids: IdSource, settings: PipelineSettings) -> None:
+        self._versions = versions
+        self._clock = clock
+        self._ids = ids
+        self._settings = settings
+        self._generations = Generations()
+
+    async def run(self, connection: Any, members: Many[Member], locking: Locking) -> GroupResult:
+        """All of it, or an error of the database and nothing that this caller may count on (the commit's reply may have
+        been lost): the keys settle it."""
+        by_session: dict[SessionId, list[Member]] = {}
+        for member in members:
+            by_session.setdefault(member.command.session_id, []).append(member)
+        async with connection.transaction():
+            locked = await locking(connection, list(by_session))
+            blocked = [member for member in members if member.command.session_id not in locked]
+            mine = {session_id: group for session_id, group in by_session.items() if session_id in locked}
+            answers: list[tuple[Member, Outcome | Exception]] = []
+            batches: list[SessionBatch] = []
+            if mine:
+                loaded = await load(connection, mine)
+                await self._learn_generations(connection, mine, loaded)
+                for session_id, group in mine.items():
+                    answers += self._decide(loaded[session_id], group, batches)
+                await self._write(connection, batches)
+        return GroupResult(answers, blocked, batches)
+
+    def _decide(
+        self, loaded: Loaded, group: list[Member], batches: list[SessionBatch]
+    ) -> list[tuple[Member, Outcome | Exception]]:
+        birth = self._generations.birth()
+        try:
+            self._versions.check(self._generations, _places(loaded, birth))
+        except TurnlogError as mismatch:
+            return [(member, mismatch) for member in group]
+        batch = SessionBatch(
+            loaded,
+            now=self._clock.now(),
+            ids=self._ids,
+            limits=self._settings.limits,
+            payload_bytes=self._settings.payload_bytes,
+            birth=birth,
+        )
+        answers = batch.run(group)
+        batches.append(batch)
+        return list(zip(group, answers, strict=True))
+
+    async def _learn_generations(
+        self, connection: Any, mine: dict[SessionId, list[Member]], loaded: dict[SessionId, Loaded]
+    ) -> None:
+        """Read the table again when a session may be born (in the newest generation), or has one not heard of yet."""
+        known = self._generations.versions
+        unknown = any(place not in known for entry in loaded.values() for place in _places(entry, Birth()))
+        born = any(
+            loaded[session_id].state.head is None and any(isinstance(m.command, CreateSession) for m in group)
+            for session_id, group in mine.items()
+        )
+        if unknown or born:
+            self._generations = await read_generations(connection)
+
+    async def _write(self, connection: Any, batches: list[SessionBatch]) -> None:
+        events = [event for batch in batches for event in batch.events]
+        changed = [batch for batch in batches if batch.events]
+        if events:
+            await connection.execute(_SQL["append"], *event_columns(events))
+            for projection, changes in self._changes(changed):
+                await projection.apply(changes, cast(Transaction, connection))
+            heads = [(batch.state.head, batch.at) for batch in changed if batch.state.head is not None]
+            await connection.execute(_SQL["save_heads"], *head_columns(heads))
+            await _write_claims(connection, changed)
+        replies = [(batch.session_id, key, kept) for batch in batches for key, kept in batch.fresh_replies.items()]
+        if replies:
+            await connection.execute(
+                _SQL["save_replies"],
+                [session_id for session_id, _, _ in replies],
+                [key for _, key, _ in replies],
+                [kept.fingerprint for _, _, kept in replies],
+                [kept.fence for _, _, kept in replies],
+                [kept.ordinal for _, _, kept in replies],
+                [kept.reply for _, _, kept in replies],
+            )
+
+    def _changes(self, batches: Iterable[SessionBatch]) -> list[tuple[SessionProjection, list[SessionChange]]]:
+        grouped: dict[tuple[str, int], tuple[SessionProjection, list[SessionChange]]] = {}
+        for batch in batches:
+            head = batch.state.head
+            if head is None:
+                continue
+            for name, generation in served_by(head).items():
+                projection = self._versions.writing(self._generations, name, generation)
+                _, changes = grouped.setdefault((projection.name, projection.version), (projection, []))
+                changes.append(batch.change(generation))
+        return list(grouped.values())
+
+
+def _places(loaded: Loaded, birth: Birth) -> list[tuple[str, Generation]]:
+    if loaded.state.head is None:
+        return [("turns", birth.turns), ("messages", birth.messages)]
+    return list(served_by(loaded.state.head).items())
+
+
+async def _write_claims(connection: Any, batches: list[SessionBatch]) -> None:
+    opened: list[tuple[SessionId, Claim]] = []
+    ended: list[SessionId] = []
+    for batch in batches:
+        claim = batch.claim_change()
+        if isinstance(claim, Claim):
+            opened.append((batch.session_id, claim))
+        elif claim is None:
+            ended.append(batch.session_id)
+    if opened:
+        await connection.execute(
+            _SQL["save_claims"],
+            [session_id for session_id, _ in opened],
+            [claim.turn_id for _, claim in opened],
+            [claim.fence for _, claim in opened],
+            [claim.worker_id for _, claim in opened],
+        )
+    if ended:
+        await connection.execute(_SQL["end_claims"], ended)

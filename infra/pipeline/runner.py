@@ -1,0 +1,82 @@
+"""Runs groups to their end: commit, answer, announce; after an error of the database one by one until the deadlines."""
+
+import asyncio
+import random
+from collections.abc import Sequence as Many
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import StoreUnavailable
+from domain.ports import Notifier
+from infra.pipeline.announce import announce
+from infra.pipeline.faults import FAULTS, refusal
+from infra.pipeline.group import GroupTransaction, Locking, try_locks
+from infra.pipeline.member import Member
+from infra.postgres.pool import Pool
+
+_log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 1.0
+
+
+class Runner:
+    """One a process; keeps nothing between groups."""
+
+    def __init__(self, pool: Pool, transaction: GroupTransaction, notifier: Notifier, clock: Clock, wake: str) -> None:
+        self._pool = pool
+        self._transaction = transaction
+        self._notifier = notifier
+        self._clock = clock
+        self._wake = wake
+
+    async def run(self, members: Many[Member]) -> list[Member]:
+        """Settle every member but those whose session is locked by another, which are returned. A member that is past
+        its deadline is not begun."""
+        ready = self._ready(members)
+        if not ready:
+            return []
+        try:
+            return await self.commit(self._pool, ready, try_locks)
+        except FAULTS as error:
+            _log.warning("group failed", error=type(error).__name__, commands=len(ready))
+        return await self._one_by_one(ready)
+
+    async def commit(self, pool: Pool, members: Many[Member], locking: Locking) -> list[Member]:
+        """One transaction. Raises what the database raised; nobody is settled then."""
+        async with pool.acquire() as connection:
+            result = await self._transaction.run(connection, members, locking)
+        for member, answer in result.answers:
+            member.settle(answer)
+        announce(self._notifier, result.batches, self._wake)
+        return result.blocked
+
+    async def _one_by_one(self, members: Many[Member]) -> list[Member]:
+        """The commit's reply may have been lost, or one command spoilt it for all: each runs by itself with its own
+        key, so what was committed is answered from the log and the guilty one is alone."""
+        blocked: list[Member] = []
+        pause = _FIRST_PAUSE
+        for member in members:
+            while self._ready([member]):
+                try:
+                    blocked += await self.commit(self._pool, [member], try_locks)
+                except FAULTS as error:
+                    refused = refusal(error)
+                    if refused is not None:
+                        _log.error("command refused by the store", error=type(error).__name__)
+                        member.settle(refused)
+                        break
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+                else:
+                    pause = _FIRST_PAUSE
+                    break
+        return blocked
+
+    def _ready(self, members: Many[Member]) -> list[Member]:
+        now = self._clock.monotonic()
+        for member in members:
+            if member.deadline <= now:
+                member.settle(StoreUnavailable())
+        return [member for member in members if not member.over]

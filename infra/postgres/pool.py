@@ -1,0 +1,138 @@
+"""Connections: codecs and timeouts that all of Turnlog relies on.
+
+uuid as canonical text, json and jsonb as their exact bytes, timestamptz as microseconds since 1970 (`Micros`).
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import asyncpg
+import msgspec
+
+from domain.errors import StoreUnavailable
+from domain.ports import Statement
+
+if TYPE_CHECKING:
+    Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
+else:
+    Pool = asyncpg.Pool
+
+# PostgreSQL counts microseconds from 2000-01-01.
+_POSTGRES_EPOCH_MICROS = 946_684_800_000_000
+
+UNREACHABLE: tuple[type[BaseException], ...] = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    OSError,
+    TimeoutError,
+)
+"""The server is gone, going, full or starting: the outcome of what was under way is not known."""
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds that the server enforces on every connection, in milliseconds."""
+
+    statement: int = 30_000
+    lock: int = 2_000
+    idle_in_transaction: int = 10_000
+
+
+def _micros_to_tuple(micros: int) -> tuple[int]:
+    return (micros - _POSTGRES_EPOCH_MICROS,)
+
+
+def _tuple_to_micros(value: tuple[int]) -> int:
+    return value[0] + _POSTGRES_EPOCH_MICROS
+
+
+def _same(value: bytes) -> bytes:
+    return value
+
+
+def _to_jsonb(value: bytes) -> bytes:
+    return b"\x01" + value
+
+
+def _from_jsonb(value: bytes) -> bytes:
+    return value[1:]
+
+
+async def prepare(connection: Any) -> None:
+    """Set the codecs of one connection; for connections that do not come from `create_pool`."""
+    await connection.set_type_codec("uuid", schema="pg_catalog", encoder=str, decoder=str, format="text")
+    await connection.set_type_codec("json", schema="pg_catalog", encoder=_same, decoder=_same, format="binary")
+    await connection.set_type_codec(
+        "jsonb", schema="pg_catalog", encoder=_to_jsonb, decoder=_from_jsonb, format="binary"
+    )
+    await connection.set_type_codec(
+        "timestamptz", schema="pg_catalog", encoder=_micros_to_tuple, decoder=_tuple_to_micros, format="tuple"
+    )
+
+
+async def _leave_clean(connection: Any) -> None:
+    # The default reset costs a round trip after every use. We set nothing and hold no session locks, so all that can be
+    # left is a transaction that was cut by a cancellation.
+    if connection.is_in_transaction():
+        await connection.execute("ROLLBACK")
+
+
+POINT_LOOKUPS: Mapping[str, str] = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+"""Planner settings for connections that only ever look rows up by key, because their statements are planned once, maybe
+when the tables were empty, and large statements take longer to plan than to run."""
+
+
+async def create_pool(
+    dsn: str,
+    *,
+    size: int,
+    application: str = "turnlog",
+    timeouts: Timeouts | None = None,
+    connect_timeout: float = 5.0,
+    planner: Mapping[str, str] | None = None,
+) -> Pool:
+    """A pool of at most `size` connections, opened as they are needed, so that a server that is down does not stop a
+    start. `lock_timeout`: a row or advisory lock is never waited for longer, because whoever waits holds a
+    connection.""" bounds = timeouts or Timeouts() pool = asyncpg.create_pool(
+        dsn,
+        min_size=0,
+        max_size=size,
+        max_inactive_connection_lifetime=300.0,
+        timeout=connect_timeout,
+        command_timeout=bounds.statement / 1000 + 5,
+        init=prepare,
+        reset=_leave_clean,
+        server_settings={
+            "application_name": application,
+            "statement_timeout": str(bounds.statement),
+            "lock_timeout": str(bounds.lock),
+            "idle_in_transaction_session_timeout": str(bounds.idle_in_transaction),
+            "timezone": "UTC",
+            "jit": "off",
+            **(planner or {}),
+        },
+    )
+    return await pool
+
+
+async def fetch(pool: Pool, statement: Statement, *args: Any, timeout: float = 5.0) -> list[Any]:
+    """Rows of one plain read, its own snapshot, its own short use of a connection. Raises StoreUnavailable where the
+    server cannot be reached or no connection becomes free within `timeout` seconds."""
+    try:
+        async with pool.acquire(timeout=timeout) as connection:
+            rows: list[Any] = await connection.fetch(statement, *args)
+            return rows
+    except UNREACHABLE as error:
+        raise StoreUnavailable() from error
+
+
+async def execute(pool: Pool, statement: Statement, *args: Any, timeout: float = 5.0) -> None:
+    """One statement in a transaction of its own; errors as with `fetch`."""
+    await fetch(pool, statement, *args, timeout=timeout)

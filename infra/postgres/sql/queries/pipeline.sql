@@ -1,0 +1,157 @@
+-- The statements of one command group, in the order in which a transaction runs them.
+
+-- name: try_lock
+-- The first statement, before anything takes a transaction id: else a lock that is got late would give its events an
+-- older transaction id than events of the same session that were committed meanwhile, and the feed would reorder them.
+SELECT pg_try_advisory_xact_lock(key) AS locked FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted (key, place)
+ORDER BY place;
+
+-- name: wait_for_lock
+SELECT pg_advisory_xact_lock($1::bigint);
+
+-- name: load_heads
+-- A statement after the lock's: a statement's snapshot is older than its wait for a lock.
+SELECT
+    s.session_id::text AS session_id, s.agent_id, s.component, s.last_sequence, s.head_hash,
+    s.active_turn_id::text AS active_turn_id, s.tip_turn_id::text AS tip_turn_id, s.fence, s.queue_state,
+    s.next_enqueue_sequence, s.queued_count, s.closing, s.turns_generation, s.messages_generation,
+    s.created_at, s.last_event_at, s.closed_at,
+    c.turn_id::text AS claim_turn_id, c.fence AS claim_fence, c.worker_id::text AS claim_worker_id,
+    coalesce(w.expires_at > clock_timestamp(), false) AS claim_live
+FROM unnest($1::text[]) AS wanted (session_id)
+INNER JOIN sessions AS s ON s.session_id = wanted.session_id::uuid
+LEFT JOIN claims AS c ON c.session_id = s.session_id
+LEFT JOIN workers AS w ON w.worker_id = c.worker_id;
+
+-- name: load_turns
+-- $1 sessions with $2 how many of their lowest queued turns; of each also the active turn and the one that this
+-- regenerates. ($3, $4) turns by id, ($5, $6) by external id.
+WITH heads AS (
+    SELECT s.session_id, s.turns_generation AS generation, s.active_turn_id, wanted.queued
+    FROM unnest($1::text[], $2::bigint[]) AS wanted (session_id, queued)
+    INNER JOIN sessions AS s ON s.session_id = wanted.session_id::uuid
+),
+active AS (
+    SELECT t.session_id, t.generation, t.turn_id, t.regenerates
+    FROM heads AS h
+    INNER JOIN turns AS t
+        ON t.session_id = h.session_id AND t.generation = h.generation AND t.turn_id = h.active_turn_id
+),
+named AS (
+    SELECT session_id, generation, turn_id FROM active
+    UNION
+    SELECT session_id, generation, regenerates FROM active WHERE regenerates IS NOT NULL
+    UNION
+    SELECT h.session_id, h.generation, by_id.turn_id::uuid
+    FROM unnest($3::text[], $4::text[]) AS by_id (session_id, turn_id)
+    INNER JOIN heads AS h ON h.session_id = by_id.session_id::uuid
+    UNION
+    SELECT h.session_id, h.generation, t.turn_id
+    FROM unnest($5::text[], $6::text[]) AS by_name (session_id, external_id)
+    INNER JOIN heads AS h ON h.session_id = by_name.session_id::uuid
+    INNER JOIN turns AS t
+        ON t.session_id = h.session_id AND t.generation = h.generation AND t.external_id = by_name.external_id
+    UNION
+    SELECT h.session_id, h.generation, q.turn_id
+    FROM heads AS h
+    CROSS JOIN LATERAL (
+        SELECT t.turn_id FROM turns AS t
+        WHERE t.session_id = h.session_id AND t.generation = h.generation AND t.status = 'queued'
+        ORDER BY t.enqueue_sequence
+        LIMIT h.queued
+    ) AS q
+    WHERE h.queued > 0
+)
+SELECT
+    t.session_id::text AS session_id, t.turn_id::text AS turn_id, t.enqueue_sequence, t.status, t.input,
+    t.context_version, t.idempotency_key, t.external_id, t.metadata, t.forked_from, t.regenerates::text AS regenerates,
+    t.queued_at, t.first_sequence, t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame,
+    t.rewritten_input, t.output, t.error, t.usage, t.requirements, t.superseded_by::text AS superseded_by,
+    t.parent_turn_id::text AS parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at,
+    t.finished_at
+FROM named AS n
+INNER JOIN turns AS t ON t.session_id = n.session_id AND t.generation = n.generation AND t.turn_id = n.turn_id;
+
+-- name: load_replies
+SELECT l.session_id::text AS session_id, l.idempotency_key, l.fingerprint, l.fence, l.ordinal, l.reply
+FROM unnest($1::text[], $2::text[]) AS wanted (session_id, idempotency_key)
+INNER JOIN command_log AS l
+    ON l.session_id = wanted.session_id::uuid AND l.idempotency_key = wanted.idempotency_key;
+
+-- name: generations
+SELECT name, generation, version FROM projection_generations;
+
+-- name: append
+INSERT INTO events (
+    session_id, sequence, event_id, type, schema_version, turn_id, payload, private, salt, payload_digest,
+    private_digest, metadata, created_at, hash
+)
+SELECT
+    e.session_id::uuid, e.sequence, e.event_id::uuid, e.type, e.schema_version, e.turn_id::uuid, e.payload, e.private,
+    e.salt, e.payload_digest, e.private_digest, e.metadata, e.created_at, e.hash
+FROM
+    unnest(
+        $1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::json[], $8::bytea[], $9::bytea[],
+        $10::bytea[], $11::bytea[], $12::json[], $13::timestamptz[], $14::bytea[]
+    ) WITH ORDINALITY AS e (
+        session_id, sequence, event_id, type, schema_version, turn_id, payload, private, salt, payload_digest,
+        private_digest, metadata, created_at, hash, place
+    )
+ORDER BY e.place;
+
+-- name: save_heads
+INSERT INTO sessions AS s (
+    session_id, agent_id, component, last_sequence, head_hash, active_turn_id, tip_turn_id, fence, queue_state,
+    next_enqueue_sequence, queued_count, closing, turns_generation, messages_generation, created_at, last_event_at,
+    closed_at
+)
+SELECT
+    h.session_id::uuid, h.agent_id, h.component, h.last_sequence, h.head_hash, h.active_turn_id::uuid,
+    h.tip_turn_id::uuid, h.fence, h.queue_state, h.next_enqueue_sequence, h.queued_count, h.closing,
+    h.turns_generation, h.messages_generation, h.created_at, h.last_event_at, h.closed_at
+FROM
+    unnest(
+        $1::text[], $2::text[], $3::text[], $4::bigint[], $5::bytea[], $6::text[], $7::text[], $8::bigint[], $9::text[],
+        $10::bigint[], $11::bigint[], $12::boolean[], $13::bigint[], $14::bigint[], $15::timestamptz[],
+        $16::timestamptz[], $17::timestamptz[]
+    ) AS h (
+        session_id, agent_id, component, last_sequence, head_hash, active_turn_id, tip_turn_id, fence, queue_state,
+        next_enqueue_sequence, queued_count, closing, turns_generation, messages_generation, created_at, last_event_at,
+        closed_at
+    )
+ON CONFLICT (session_id) DO UPDATE SET
+    last_sequence = excluded.last_sequence,
+    head_hash = excluded.head_hash,
+    active_turn_id = excluded.active_turn_id,
+    tip_turn_id = excluded.tip_turn_id,
+    fence = excluded.fence,
+    queue_state = excluded.queue_state,
+    next_enqueue_sequence = excluded.next_enqueue_sequence,
+    queued_count = excluded.queued_count,
+    closing = excluded.closing,
+    last_event_at = excluded.last_event_at,
+    closed_at = excluded.closed_at;
+
+-- name: save_replies
+INSERT INTO command_log AS l (session_id, idempotency_key, fingerprint, fence, ordinal, reply)
+SELECT r.session_id::uuid, r.idempotency_key, r.fingerprint, r.fence, r.ordinal, r.reply
+FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[])
+    AS r (session_id, idempotency_key, fingerprint, fence, ordinal, reply)
+ON CONFLICT (session_id, idempotency_key) DO UPDATE SET
+    fingerprint = excluded.fingerprint,
+    fence = excluded.fence,
+    ordinal = excluded.ordinal,
+    reply = excluded.reply;
+
+-- name: save_claims
+INSERT INTO claims AS c (session_id, turn_id, fence, worker_id, last_frame_at)
+SELECT n.session_id::uuid, n.turn_id::uuid, n.fence, n.worker_id::uuid, clock_timestamp()
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS n (session_id, turn_id, fence, worker_id)
+ON CONFLICT (session_id) DO UPDATE SET
+    turn_id = excluded.turn_id,
+    fence = excluded.fence,
+    worker_id = excluded.worker_id,
+    last_frame_at = excluded.last_frame_at;
+
+-- name: end_claims
+DELETE FROM claims USING unnest($1::text[]) AS ended (session_id) WHERE claims.session_id = ended.session_id::uuid;

@@ -1,0 +1,85 @@
+-- Plain reads of the agent database.
+
+-- name: head_of
+SELECT last_sequence, closed_at IS NOT NULL AS closed FROM sessions WHERE session_id = $1::uuid;
+
+-- name: page
+SELECT
+    session_id::text AS session_id, sequence, event_id::text AS event_id, type, schema_version,
+    turn_id::text AS turn_id, created_at, payload, private, salt, payload_digest, private_digest, metadata, hash
+FROM events
+WHERE session_id = $1::uuid AND sequence > $2
+ORDER BY sequence
+LIMIT $3;
+
+-- name: wire_page
+-- Ready bytes but for the envelope's head; nothing private is even read.
+SELECT
+    sequence, event_id::text AS event_id, type, schema_version, turn_id::text AS turn_id, created_at, payload
+FROM events
+WHERE session_id = $1::uuid AND sequence > $2
+ORDER BY sequence
+LIMIT $3;
+
+-- name: heads
+SELECT
+    s.session_id::text AS session_id, s.agent_id, s.component, s.last_sequence, s.head_hash,
+    s.active_turn_id::text AS active_turn_id, s.tip_turn_id::text AS tip_turn_id, s.fence, s.queue_state,
+    s.next_enqueue_sequence, s.queued_count, s.closing, s.turns_generation, s.messages_generation,
+    s.created_at, s.last_event_at, s.closed_at
+FROM sessions AS s
+WHERE s.session_id = any($1::uuid[]);
+
+-- name: statuses
+-- What viewers and gateways ask of many sessions at once.
+SELECT
+    s.session_id::text AS session_id, s.last_sequence, s.queue_state, s.active_turn_id::text AS active_turn_id,
+    t.status AS active_status, coalesce(t.continued, false) AS continued, s.queued_count,
+    s.closed_at IS NOT NULL AS closed
+FROM sessions AS s
+LEFT JOIN turns AS t
+    ON t.session_id = s.session_id AND t.generation = s.turns_generation AND t.turn_id = s.active_turn_id
+WHERE s.session_id = any($1::uuid[]);
+
+-- name: epoch
+SELECT epoch FROM store_meta;
+
+-- name: feed
+-- Before the oldest open transaction of the whole server nothing can appear any more. "position > last" would lose
+-- events: positions are taken long before their transactions commit.
+SELECT
+    e.transaction_id::text AS transaction_id, e.position, e.session_id::text AS session_id, e.sequence,
+    e.event_id::text AS event_id, e.type, e.schema_version, e.turn_id::text AS turn_id, e.created_at, e.payload,
+    e.private, e.salt, e.payload_digest, e.private_digest, e.metadata, e.hash
+FROM events AS e
+WHERE
+    (e.transaction_id, e.position) > ($1::text::xid8, $2::bigint)
+    AND e.transaction_id < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY e.transaction_id, e.position
+LIMIT $3;
+
+-- name: feed_horizon
+-- How many transactions lie between the newest and the oldest open one, and how long the oldest has been open, in seconds.
+SELECT
+    (pg_snapshot_xmax(s.now)::text::bigint - pg_snapshot_xmin(s.now)::text::bigint) AS transactions,
+    coalesce((
+        SELECT extract(EPOCH FROM max(clock_timestamp() - a.xact_start)) FROM pg_stat_activity AS a
+        WHERE a.backend_xid IS NOT NULL
+    ), 0)::float8 AS seconds
+FROM (SELECT pg_current_snapshot() AS now) AS s;
+
+-- name: turn_events
+SELECT
+    e.session_id::text AS session_id, e.sequence, e.event_id::text AS event_id, e.type, e.schema_version,
+    e.turn_id::text AS turn_id, e.created_at, e.payload, e.private, e.salt, e.payload_digest, e.private_digest,
+    e.metadata, e.hash
+FROM sessions AS s
+INNER JOIN turns AS t ON t.session_id = s.session_id AND t.generation = s.turns_generation AND t.turn_id = $2::uuid
+INNER JOIN events AS e
+    ON
+        e.session_id = s.session_id
+        AND e.sequence >= t.first_sequence
+        AND e.sequence <= t.last_sequence
+        AND e.turn_id = t.turn_id
+WHERE s.session_id = $1::uuid
+ORDER BY e.sequence;

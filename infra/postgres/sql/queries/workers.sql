@@ -1,0 +1,76 @@
+-- Workers and their claims. Nothing here takes a session's lock, and nothing here appends.
+
+-- name: register
+INSERT INTO workers (worker_id, expires_at) VALUES ($1::uuid, clock_timestamp() + make_interval(secs => $2::float8));
+
+-- name: heartbeat
+-- Renews an expired row too: a claim that nobody has taken over is still ours. A claim is lost when another fence stands.
+WITH renewed AS (
+    INSERT INTO workers AS w (worker_id, expires_at)
+    VALUES ($1::uuid, clock_timestamp() + make_interval(secs => $2::float8))
+    ON CONFLICT (worker_id) DO UPDATE SET expires_at = excluded.expires_at
+),
+held AS (
+    SELECT h.session_id::uuid AS session_id, h.turn_id::uuid AS turn_id, h.fence, h.last_frame_at
+    FROM unnest($3::text[], $4::text[], $5::bigint[], $6::timestamptz[])
+        AS h (session_id, turn_id, fence, last_frame_at)
+),
+seen AS (
+    UPDATE claims AS c SET last_frame_at = greatest(c.last_frame_at, h.last_frame_at)
+    FROM held AS h
+    WHERE c.session_id = h.session_id AND c.turn_id = h.turn_id AND c.fence = h.fence
+    RETURNING c.session_id, c.turn_id
+)
+SELECT
+    h.turn_id::text AS turn_id,
+    seen.turn_id IS NULL AS lost,
+    coalesce(t.interrupt_then IS NOT NULL, false) AS interrupted
+FROM held AS h
+LEFT JOIN seen ON seen.session_id = h.session_id AND seen.turn_id = h.turn_id
+LEFT JOIN sessions AS s ON s.session_id = h.session_id
+LEFT JOIN turns AS t ON t.session_id = h.session_id AND t.generation = s.turns_generation AND t.turn_id = h.turn_id;
+
+-- name: unregister
+-- Ends the lease at once: what this worker still held may be taken over.
+DELETE FROM workers WHERE worker_id = $1::uuid;
+
+-- name: collect
+-- Rows of processes that have been dead for long and hold nothing.
+DELETE FROM workers AS w
+WHERE
+    w.expires_at < clock_timestamp() - make_interval(secs => $1::float8)
+    AND NOT EXISTS (SELECT FROM claims AS c WHERE c.worker_id = w.worker_id);
+
+-- name: claimable
+-- A plain read: row locks before the advisory lock would let the feed reorder. Oldest work first.
+SELECT found.session_id::text AS session_id FROM (
+    SELECT q.session_id, min(q.queued_at) AS since
+    FROM turns AS q
+    INNER JOIN sessions AS s ON s.session_id = q.session_id AND s.turns_generation = q.generation
+    WHERE q.status = 'queued' AND s.active_turn_id IS NULL AND s.queue_state = 'open' AND NOT s.closing
+    GROUP BY q.session_id
+    UNION ALL
+    SELECT a.session_id, a.queued_at AS since
+    FROM turns AS a
+    INNER JOIN sessions AS s ON s.session_id = a.session_id AND s.turns_generation = a.generation
+    LEFT JOIN claims AS c ON c.session_id = a.session_id
+    LEFT JOIN workers AS w ON w.worker_id = c.worker_id
+    WHERE
+        (a.status IN ('running', 'paused') AND a.status = 'paused' AND a.continued)
+        OR (
+            a.status IN ('running', 'paused') AND a.status = 'running'
+            AND NOT coalesce(w.expires_at > clock_timestamp(), false)
+        )
+) AS found
+ORDER BY found.since
+LIMIT $1;
+
+-- name: announce
+INSERT INTO agents (agent_id, name, component, announced_at)
+SELECT a.agent_id, a.name, a.component, clock_timestamp()
+FROM unnest($1::text[], $2::text[], $3::text[]) AS a (agent_id, name, component)
+ON CONFLICT (agent_id) DO UPDATE SET
+    name = excluded.name, component = excluded.component, announced_at = excluded.announced_at;
+
+-- name: agents
+SELECT agent_id, name, component, announced_at FROM agents ORDER BY agent_id;

@@ -1,0 +1,74 @@
+"""Workers: one row per process start, a lease each; claims refer to it."""
+
+from collections.abc import Sequence as Many
+
+import msgspec
+
+from domain.ids import Fence, Micros, SessionId, TurnId, WorkerId
+from infra.postgres.pool import Pool, execute, fetch
+from infra.postgres.sql import statements
+
+_SQL = statements("workers")
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A claim as its holder sees it; `last_frame_at`: when the runtime last gave a frame."""
+
+    session_id: SessionId
+    turn_id: TurnId
+    fence: Fence
+    last_frame_at: Micros
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """`expires_in`: seconds of lease from the moment the request was sent, so a slow answer shortens nothing unseen.
+    `lost`: turns that another has taken over; only those stop. `interrupted`: turns with a stored intent."""
+
+    expires_in: float
+    lost: set[TurnId]
+    interrupted: set[TurnId]
+
+
+class PostgresWorkers:
+    """Leases run on the database's clock. All methods raise StoreUnavailable."""
+
+    def __init__(self, pool: Pool, lease_seconds: float = 15.0) -> None:
+        self._pool = pool
+        self._lease = lease_seconds
+
+    async def register(self, worker_id: WorkerId, lease_seconds: float | None = None) -> None:
+        """A fresh row for this process start."""
+        if lease_seconds is not None:
+            self._lease = lease_seconds
+        await execute(self._pool, _SQL["register"], worker_id, self._lease)
+
+    async def heartbeat(self, worker_id: WorkerId, held: Many[Held]) -> Heartbeat:
+        """Renew the lease, an expired or collected one too, and learn what was lost or shall stop."""
+        rows = await fetch(
+            self._pool,
+            _SQL["heartbeat"],
+            worker_id,
+            self._lease,
+            [claim.session_id for claim in held],
+            [claim.turn_id for claim in held],
+            [claim.fence for claim in held],
+            [claim.last_frame_at for claim in held],
+        )
+        return Heartbeat(
+            expires_in=self._lease,
+            lost={row["turn_id"] for row in rows if row["lost"]},
+            interrupted={row["turn_id"] for row in rows if row["interrupted"] and not row["lost"]},
+        )
+
+    async def claimable(self, limit: int) -> list[SessionId]:
+        """Sessions in which `claim_turn` would find something, oldest first: open queue and nothing active, paused and
+        continued, or running without a live claim. A plain read that locks nothing; it may be stale at once."""
+        return [row["session_id"] for row in await fetch(self._pool, _SQL["claimable"], limit)]
+
+    async def unregister(self, worker_id: WorkerId) -> None:
+        """End the lease now."""
+        await execute(self._pool, _SQL["unregister"], worker_id)
+
+    async def collect(self, dead_for: float) -> None:
+        """Remove rows that expired more than so many seconds ago and hold nothing."""
+        await execute(self._pool, _SQL["collect"], dead_for)

@@ -1,0 +1,33 @@
+-- name: of_turns
+SELECT
+    m.session_id::text AS session_id, m.message_id::text AS message_id, m.turn_id::text AS turn_id, m.enqueue_sequence,
+    m.ordinal, m.role, m.parts, m.items, m.status, m.first_sequence, m.last_sequence, m.created_at
+FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS wanted (session_id, generation, enqueue_sequence)
+INNER JOIN messages AS m
+    ON
+        m.session_id = wanted.session_id::uuid
+        AND m.generation = wanted.generation
+        AND m.enqueue_sequence = wanted.enqueue_sequence
+ORDER BY m.session_id, m.enqueue_sequence, m.ordinal;
+
+-- name: save
+INSERT INTO messages AS m (
+    session_id, generation, message_id, turn_id, enqueue_sequence, ordinal, role, parts, items, status, first_sequence,
+    last_sequence, created_at
+)
+SELECT
+    n.session_id::uuid, n.generation, n.message_id::uuid, n.turn_id::uuid, n.enqueue_sequence, n.ordinal, n.role, n.parts,
+    n.items, n.status, n.first_sequence, n.last_sequence, n.created_at
+FROM
+    unnest(
+        $1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::json[], $9::json[],
+        $10::text[], $11::bigint[], $12::bigint[], $13::timestamptz[]
+    ) AS n (
+        session_id, generation, message_id, turn_id, enqueue_sequence, ordinal, role, parts, items, status,
+        first_sequence, last_sequence, created_at
+    )
+ON CONFLICT (session_id, generation, message_id) DO UPDATE SET
+    parts = excluded.parts,
+    items = excluded.items,
+    status = excluded.status,
+    last_sequence = excluded.last_sequence;
