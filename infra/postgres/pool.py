@@ -100,7 +100,9 @@ async def create_pool(
 ) -> Pool:
     """A pool of at most `size` connections, opened as they are needed, so that a server that is down does not stop a
     start. `lock_timeout`: a row or advisory lock is never waited for longer, because whoever waits holds a
-    connection.""" bounds = timeouts or Timeouts() pool = asyncpg.create_pool(
+    connection."""
+    bounds = timeouts or Timeouts()
+    pool = asyncpg.create_pool(
         dsn,
         min_size=0,
         max_size=size,
