@@ -93,7 +93,8 @@ class SessionFeed:
             self._hold_event(event.sequence, event.type, event.turn_id, envelope)
         elif event.sequence == self.edge + 1:
             self._accept(event.sequence, event.type, event.turn_id, envelope)
-            self._release()
+            if self._held.waiting:
+                self._release()
 
     def on_live(self, frame: bytes) -> None:
         if not frames.one_line(frame):
@@ -103,7 +104,7 @@ class SessionFeed:
         except msgspec.MsgspecError:
             _log.warning("published frame is not a frame", session_id=self.session_id, size=len(frame))
             return
-        if self.edge is None or self._held:
+        if self.edge is None or self._held.events:
             self._held.add_frame(seen, frame)
             self._bound_held()
         else:
@@ -183,6 +184,8 @@ class SessionFeed:
         if type_ in WATCHED:
             self._live.observe(type_, turn_id, envelope)
         self._show(_Entry(sequence, ALWAYS, block or frames.event(sequence, type_, envelope)))
+        if self._held.waiting:
+            self._show_frames(self._held.take_frames(sequence))
         if type_ in TERMINAL_TYPES:
             # The next turn's first events may have been lost right behind it, and nothing else may come for long.
             self._check(self.session_id, self._limits.recheck_seconds)
@@ -196,7 +199,6 @@ class SessionFeed:
         self._show_frames(self._held.take_frames(self.edge))
         while (event := self._held.take_event(self.edge + 1)) is not None:
             self._accept(self.edge + 1, *event)
-            self._show_frames(self._held.take_frames(self.edge))
 
     def _show_frames(self, taken: list[tuple[Frame, bytes]]) -> None:
         for frame, raw in taken:

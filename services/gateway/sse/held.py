@@ -18,8 +18,15 @@ class Held:
         self._size = 0
         self.highest = 0
 
-    def __bool__(self) -> bool:
+    @property
+    def events(self) -> bool:
+        """Whether an event waits for others before it."""
         return bool(self._events)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything is held."""
+        return self._size > 0
 
     @property
     def full(self) -> bool:

@@ -1,6 +1,6 @@
 """What delivery needs from its surroundings: the agent service, the broker, and the connection under a stream."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Many
 from typing import Literal, Protocol
 
@@ -24,7 +24,7 @@ class Heads(Protocol):
     @property
     def epoch(self) -> int: ...
     @property
-    def heads(self) -> dict[str, SessionHead]: ...
+    def heads(self) -> Mapping[str, SessionHead]: ...
 
 
 class ReplayPage(Protocol):

@@ -3,6 +3,9 @@
 The status and the head are decided before anything is written, so refusals raised here still become problem+json.
 """
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from litestar import Litestar, Request
@@ -26,26 +29,29 @@ STREAM_HEADERS = [
 
 
 class EventStream(Response[None]):
-    """What the route returns: the stream of one session after one cursor."""
+    """What the route returns: the stream of one session after one cursor. `seconds`: how long the credential that
+    opened it is still good, None for ever; the stream does not outlive it."""
 
-    def __init__(self, hub: Hub, session_id: str, cursor: int) -> None:
+    def __init__(self, hub: Hub, session_id: str, cursor: int, seconds: float | None = None) -> None:
         super().__init__(None, media_type="text/event-stream")
         self._hub = hub
         self._session_id = session_id
         self._cursor = cursor
+        self._seconds = seconds
 
     def to_asgi_response(self, app: Litestar | None, request: Request[Any, Any, Any], **_: Any) -> ASGIResponse:
-        return _Stream(self._hub, self._session_id, self._cursor)
+        return _Stream(self._hub, self._session_id, self._cursor, self._seconds)
 
 
 class _Stream(ASGIResponse):
-    __slots__ = ("_cursor", "_hub", "_session_id")
+    __slots__ = ("_cursor", "_hub", "_seconds", "_session_id")
 
-    def __init__(self, hub: Hub, session_id: str, cursor: int) -> None:
+    def __init__(self, hub: Hub, session_id: str, cursor: int, seconds: float | None) -> None:
         super().__init__(media_type="text/event-stream")
         self._hub = hub
         self._session_id = session_id
         self._cursor = cursor
+        self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub = self._hub
@@ -70,7 +76,7 @@ class _Stream(ASGIResponse):
             viewer = Viewer(peer, cursor, hub.limits.viewer_buffer_bytes)
             peer.write_body(first)
             hub.check(self._session_id, hub.limits.recheck_seconds)
-            with hub.counted(viewer):
+            with hub.counted(viewer), _expiry(viewer, self._seconds):
                 try:
                     await follow(hub, feed, viewer)
                 except SessionNotFound:
@@ -83,6 +89,18 @@ class _Stream(ASGIResponse):
             await _refuse(send, "draining" if hub.draining else "overloaded", hub.limits.retry_overloaded_milliseconds)
             return True
         return False
+
+
+@contextmanager
+def _expiry(viewer: Viewer, seconds: float | None) -> Iterator[None]:
+    if seconds is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_later(max(seconds, 0.0), viewer.end, frames.closing("expired"))
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _refuse(send: Send, reason: frames.ClosingReason, retry: tuple[int, int]) -> None:

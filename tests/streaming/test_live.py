@@ -1,0 +1,146 @@
+"""Temporary frames: shown in order, without id, never a delta with a hole, never a ghost."""
+
+from services.gateway.sse.limits import Limits
+from tests.support.client import Client
+from tests.support.sse import Stream
+from tests.support.streaming import FakeBroker, Log, stream_gateway, watching
+
+S = "session"
+T = "turn"
+
+
+def delta(broker: FakeBroker, index: int, item: str = "i", attempt: int = 1, turn: str = T) -> None:
+    broker.live(S, "item.delta", turn, item_id=item, index=index, attempt=attempt, text=f"{index} ")
+
+
+def start(broker: FakeBroker, item: str = "i", attempt: int = 1, turn: str = T) -> None:
+    broker.live(S, "item.started", turn, item_id=item, kind="text", attempt=attempt)
+
+
+def commit(log: Log, broker: FakeBroker, type_: str, turn: str | None = T, **data: object) -> None:
+    broker.event(S, log.append(S, type_, data, turn_id=turn))
+
+
+def seen(stream: Stream) -> list[str]:
+    """What came after `stream.open`: index of deltas, event names of the rest."""
+    frames = [frame for frame in stream.frames if frame.event != "stream.open"]
+    return [str(frame.json["data"].get("index", frame.event)) for frame in frames]
+
+
+async def mark(log: Log, broker: FakeBroker, *streams: Stream) -> None:
+    """Everything before this has arrived."""
+    commit(log, broker, "runtime.event")
+    for stream in streams:
+        await stream.sequence(log.last(S))
+
+
+async def test_frames_come_in_order_with_the_events_and_without_id() -> None:
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 1).opened()
+        start(broker)
+        delta(broker, 0)
+        commit(log, broker, "runtime.event")
+        delta(broker, 1)
+        commit(log, broker, "item.completed", item_id="i", attempt=1)
+        await stream.sequence(3)
+        assert seen(stream) == ["item.started", "0", "runtime.event", "1", "item.completed"]
+        assert all(frame.id is None for frame in stream.frames if frame.event in ("item.started", "item.delta"))
+
+
+async def test_who_comes_in_mid_item_waits_for_its_completion() -> None:
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
+        early = await client.stream(S, 1).opened()
+        start(broker)
+        delta(broker, 0)
+        await early.until(lambda: len(early.frames) == 3)
+        late = await joined(client, gateway.hub.viewers)
+        delta(broker, 1)
+        start(broker, "j")
+        delta(broker, 0, "j")
+        delta(broker, 2)
+        commit(log, broker, "item.completed", item_id="i", attempt=1)
+        delta(broker, 1, "j")
+        await mark(log, broker, early, late)
+        whole = ["item.started", "0", "1", "item.started", "0", "2", "item.completed", "1", "runtime.event"]
+        assert seen(early) == whole
+        assert seen(late) == ["item.started", "0", "item.completed", "1", "runtime.event"]
+
+
+async def joined(client: Client, viewers: int) -> Stream:
+    stream = await client.stream(S, 1).opened()
+    assert viewers == 1
+    return stream
+
+
+async def test_a_delta_behind_a_hole_is_not_shown() -> None:
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 1).opened()
+        start(broker)
+        for index in (0, 1, 1, 3, 4):
+            delta(broker, index)
+        delta(broker, 0, "unknown")
+        await mark(log, broker, stream)
+        assert seen(stream) == ["item.started", "0", "1", "runtime.event"]
+
+
+async def test_ghosts_are_dropped() -> None:
+    """Frames of completed items, of older attempts, of turns that are over; roll-ups nobody needs."""
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 1).opened()
+        start(broker)
+        commit(log, broker, "item.completed", item_id="i", attempt=1)
+        delta(broker, 0)
+        start(broker)
+        start(broker, "j")
+        commit(log, broker, "turn.started", attempt=2)
+        delta(broker, 0, "j")
+        start(broker, "k", attempt=1)
+        broker.live(S, "item.snapshot", T, item_id="l", attempt=2, next_index=3, text="abc")
+        start(broker, "l", attempt=2)
+        commit(log, broker, "turn.completed", attempt=2)
+        delta(broker, 0, "l", attempt=2)
+        start(broker, "m", attempt=2)
+        await mark(log, broker, stream)
+        expected = ["item.started", "item.completed", "item.started", "turn.started", "item.started", "turn.completed"]
+        assert seen(stream) == [*expected, "runtime.event"]
+
+
+async def test_a_tools_progress_is_shown_until_its_result_is_final() -> None:
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 1).opened()
+        commit(log, broker, "item.completed", item_id="i", attempt=1, kind="tool_call")
+        broker.live(S, "tool.progress", T, item_id="i", tool_call_id="c", attempt=1, fraction=0.5)
+        commit(log, broker, "tool_result.snapshot", item_id="i", tool_call_id="c", attempt=1, final=False)
+        broker.live(S, "tool.progress", T, item_id="i", tool_call_id="c", attempt=1, fraction=0.7)
+        commit(log, broker, "tool_result.snapshot", item_id="i", tool_call_id="c", attempt=1, final=True)
+        broker.live(S, "tool.progress", T, item_id="i", tool_call_id="c", attempt=1, fraction=0.9)
+        await mark(log, broker, stream)
+        result = "tool_result.snapshot"
+        assert seen(stream) == ["item.completed", "tool.progress", result, "tool.progress", result, "runtime.event"]
+
+
+async def test_a_short_jump_costs_no_delta() -> None:
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    async with stream_gateway(log, broker, Limits(hold_seconds=0.05)) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 1).opened()
+        start(broker)
+        delta(broker, 0)
+        log.append(S)
+        commit(log, broker, "runtime.event")
+        delta(broker, 1)
+        commit(log, broker, "runtime.event")
+        delta(broker, 2)
+        await stream.until(lambda: seen(stream)[-1:] == ["2"])
+        event = "runtime.event"
+        assert seen(stream) == ["item.started", "0", event, event, "1", event, "2"]
