@@ -26,10 +26,11 @@ setup: $(STAMP) ## virtual environment with locked dependencies and the project 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then echo "turnlog needs Python 3.11 or newer: install one, or say which: make PYTHON=/path/to/python3" >&2; exit 2; fi
 	@if ! $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then echo "$(PYTHON) has no venv module: install it (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 2; fi
+	@echo "setting up $(VENV) (once; takes some minutes on a slow network)"
 	@$(PYTHON) -m venv $(VENV)
 
 $(UV): requirements/bootstrap.lock | $(BIN)/python
-	@$(LOCK_ENV) $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock
+	@$(LOCK_ENV) $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock
 	@touch $@
 
 $(STAMP): requirements/dev.lock pyproject.toml | $(UV)

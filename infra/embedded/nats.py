@@ -70,10 +70,10 @@ class EmbeddedNats(EmbeddedServer):
         # theirs, because their streams' peers are known by it.
         self._name = f"turnlog-{self.port}" if self._cluster else f"turnlog-{secrets.token_hex(6)}"
         text = configuration(
-            name=self._name,
+            name=f'"{self._name}"',
             host=self.host,
             port=self.port,
-            store=self.store,
+            store=f'"{self.store}"',
             namespaces=self._namespaces,
             password_of=lambda user: f'"{self._passwords.of(user)}"',
             cluster=self._cluster,

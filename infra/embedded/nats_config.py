@@ -5,7 +5,6 @@ The embedded server and the one of compose.yaml get the same text; there the pas
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
 
 from infra.embedded.nats_permissions import ROLES, permissions, user_of
 
@@ -28,25 +27,24 @@ def configuration(
     name: str,
     host: str,
     port: int,
-    store: PurePath,
+    store: str,
     namespaces: Sequence[str],
     password_of: Callable[[str], str],
     cluster: Cluster | None = None,
     max_memory: str = "256MB",
     max_file: str = "2GB",
-    pid_file: Path | None = None,
 ) -> str:
-    """The text of a configuration file; `password_of` gives a user's password as nats-server is to read it."""
+    """The text of a configuration file. `name`, `store` and what `password_of` gives for a user stand in it as they
+    are, so they come quoted, or as the name of a variable (`$NATS_NAME`).
+    """
     lines = [
         "# Written by Turnlog.",
-        f'server_name: "{name}"',
+        f"server_name: {name}",
         f"host: {host}",
         f"port: {port}",
         f"max_payload: {MAX_PAYLOAD}",
     ]
-    if pid_file is not None:
-        lines.append(f'pid_file: "{pid_file}"')
-    lines += ["jetstream {", f'  store_dir: "{store}"', f"  max_mem: {max_memory}", f"  max_file: {max_file}", "}"]
+    lines += ["jetstream {", f"  store_dir: {store}", f"  max_mem: {max_memory}", f"  max_file: {max_file}", "}"]
     if cluster is not None:
         lines += ["cluster {", f'  name: "{cluster.name}"', f"  host: {cluster.host}", f"  port: {cluster.port}"]
         lines += ["  routes: [", *(f'    "{route}"' for route in cluster.routes), "  ]", "}"]

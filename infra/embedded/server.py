@@ -1,6 +1,7 @@
 """What the two embedded servers have in common: one owner a data directory, start, end, and recovery from any crash."""
 
 import asyncio
+import os
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from infra.embedded.binaries import SHELTER
-from infra.embedded.errors import ServerFailed
+from infra.embedded.errors import ServerFailed, UnreachablePlace
 from infra.embedded.lock import DirectoryLock
 from infra.embedded.passwords import Passwords
 from infra.embedded.place import Place
@@ -110,9 +111,13 @@ class EmbeddedServer(ABC):
         """The one line that says why, of what it printed."""
 
     def _prepare(self) -> None:
-        self._place.prepare()
-        self._lock.acquire()
-        self._install()
+        try:
+            self._place.prepare()
+            self._lock.acquire()
+            self._install()
+        except PermissionError as error:
+            remedy = f"{error.filename} belongs to somebody else; choose another --data"
+            raise UnreachablePlace(place=self._place.root, uid=os.geteuid(), remedy=remedy) from error
 
     async def _launch(self) -> None:
         deadline = time.monotonic() + self._start_timeout
