@@ -1,0 +1,153 @@
+"""The relay on a real PostgreSQL and a real broker: what no publisher has sent reaches EVENTS all the same."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import nats as nats_client
+import pytest
+from nats.js.api import DeliverPolicy
+from nats.js.errors import NotFoundError
+
+from domain.commands import CreateSession, SubmitTurn
+from domain.events.envelope import peek
+from domain.ids import CommandKey, SessionId, TurnId
+from domain.parts import TextPart
+from infra.embedded import EmbeddedNats
+from infra.memory.notifier import MemoryNotifier
+from infra.nats.subjects import inbox_prefix, stream_names
+from infra.pipeline.pipeline import Pipeline
+from infra.pipeline.pools import open_pipeline_pools
+from infra.pipeline.settings import PipelineSettings
+from infra.settings import Settings
+from infra.system import SystemClock, SystemIds
+from projections.serving import session_projections
+from services.projector.main import run
+from tests.support.databases import Database
+from tests.support.waiting import eventually
+
+PATIENCE = 0.3
+
+
+@pytest.fixture
+async def settings(database: Database, nats: EmbeddedNats) -> Settings:
+    return Settings(
+        postgres={
+            "projector": await database.dsn_of("turnlog_projector"),
+            "agent": await database.dsn_of("turnlog_agent"),
+        },
+        nats={"urls": (nats.url,), "projector_password": nats.credentials("projector")[1]},
+        projector={"relay_seconds": PATIENCE, "poll_seconds": 0.05},
+    )
+
+
+@asynccontextmanager
+async def deaf_pipeline(settings: Settings) -> AsyncIterator[Pipeline]:
+    """Commits and tells nobody: as when the publisher dies between the two."""
+    sizes = PipelineSettings()
+    pools = await open_pipeline_pools(settings.dsn("agent"), sizes)
+    try:
+        async with Pipeline(
+            pools.groups,
+            pools.waiting,
+            projections=session_projections(),
+            notifier=MemoryNotifier(),
+            clock=SystemClock(),
+            ids=SystemIds(),
+            settings=sizes,
+        ) as pipeline:
+            yield pipeline
+    finally:
+        await pools.close()
+
+
+@asynccontextmanager
+async def projector(settings: Settings) -> AsyncIterator[None]:
+    running = asyncio.create_task(run(settings))
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def consumer(nats: EmbeddedNats) -> AsyncIterator[list[tuple[str, int]]]:
+    """An outside consumer of EVENTS: what it has got, as (session, sequence)."""
+    user, password = nats.credentials("operator")
+    client = await nats_client.connect(
+        nats.url, user=user, password=password, inbox_prefix=inbox_prefix("turnlog", "operator").encode()
+    )
+    got: list[tuple[str, int]] = []
+
+    async def subscribe() -> bool:
+        async def take(message: nats_client.aio.msg.Msg) -> None:
+            got.append((message.subject.split(".")[2], peek(message.data).sequence))
+
+        try:
+            stream = stream_names("turnlog")[0]
+            await client.jetstream().subscribe(
+                "turnlog.session.*.event",
+                stream=stream,
+                ordered_consumer=True,
+                deliver_policy=DeliverPolicy.ALL,
+                cb=take,
+            )
+        except NotFoundError:
+            return False
+        return True
+
+    try:
+        await eventually(subscribe, "the stream EVENTS is there")
+        yield got
+    finally:
+        await client.close()
+
+
+async def session_of(pipeline: Pipeline, turns: int) -> SessionId:
+    ids = SystemIds()
+    session = SessionId(ids.uuid7())
+    await pipeline.execute(CreateSession(session_id=session, key=CommandKey("create"), agent_id="a"))
+    for number in range(turns):
+        await pipeline.execute(
+            SubmitTurn(
+                session_id=session,
+                key=CommandKey(f"k{number}"),
+                turn_id=TurnId(ids.uuid7()),
+                input=[TextPart(text="x")],
+            )
+        )
+    return session
+
+
+async def test_what_nobody_published_is_published_by_the_relay(settings: Settings, nats: EmbeddedNats) -> None:
+    async with deaf_pipeline(settings) as pipeline, projector(settings), consumer(nats) as got:
+        one, two = await session_of(pipeline, 3), await session_of(pipeline, 2)
+        expected = {(one, n) for n in range(1, 5)} | {(two, n) for n in range(1, 4)}
+
+        async def all_there() -> bool:
+            return expected <= set(got)
+
+        await eventually(all_there, "every committed event is in EVENTS")
+        assert set(got) == expected
+        assert len(got) == len(expected)
+
+
+async def test_it_goes_on_where_it_was(settings: Settings, nats: EmbeddedNats) -> None:
+    """What was committed while no projector ran is not passed over."""
+    async with deaf_pipeline(settings) as pipeline:
+        async with projector(settings), consumer(nats) as got:
+            first = await session_of(pipeline, 1)
+
+            async def first_there() -> bool:
+                return {(first, 1), (first, 2)} <= set(got)
+
+            await eventually(first_there, "the first session is in EVENTS")
+        second = await session_of(pipeline, 1)
+        async with projector(settings), consumer(nats) as got:
+
+            async def second_there() -> bool:
+                return {(second, 1), (second, 2)} <= set(got)
+
+            await eventually(second_there, "the second session is in EVENTS")
+            assert sorted(got) == sorted([(first, 1), (first, 2), (second, 1), (second, 2)])
