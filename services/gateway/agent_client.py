@@ -145,10 +145,10 @@ class AgentClient:
         return (await self._call("GET", f"/internal{path}", query=query, wait=wait)).body
 
     async def ready(self) -> None:
-        """Raises AgentUnavailable unless some agent process says that it is ready; one round, no retries."""
+        """Raises AgentUnavailable unless some agent process answers from its store; one round, no retries."""
         for url in self._order():
             try:
-                await self._try("GET", url, "/readyz", None, None, min(self._request_seconds, 2.0))
+                await self._try("POST", url, "/internal/heads", None, b'{"session_ids":[]}', 2.0)
             except (errors.TurnlogError, OSError, TimeoutError, aiohttp.ClientError):
                 continue
             return

@@ -47,7 +47,7 @@ def guard(allowed: Container[str] = ()) -> Middleware:
 
     def guarded(app: ASGIApp) -> ASGIApp:
         async def checked(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] is ScopeType.HTTP:
+            if scope["type"] == ScopeType.HTTP:
                 headers = Headers.from_scope(scope)
                 check(headers.get("host"), headers.get("origin"), allowed)
             await app(scope, receive, send)

@@ -119,6 +119,7 @@ def config(version: str) -> OpenAPIConfig:
         title="Turnlog",
         version=version,
         description="Durable agent chat: submit turns, watch events, replay them for ever.",
+        use_handler_docstrings=True,
         path="/schema",
         render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])],
         components=Components(

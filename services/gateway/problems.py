@@ -73,6 +73,11 @@ def problem_of(error: errors.TurnlogError) -> Response[bytes]:
     return problem(status, title, error.code, error.detail, error.fields)
 
 
+def _place(item: dict[str, Any]) -> str:
+    source = item.get("source", "query")
+    return str(getattr(source, "value", source))
+
+
 def _ours(_: Request[Any, Any, Any], error: errors.TurnlogError) -> Response[bytes]:
     return problem_of(error)
 
@@ -82,8 +87,7 @@ def _frameworks(_: Request[Any, Any, Any], error: HTTPException) -> Response[byt
     if status == 400 and isinstance(error.extra, list):
         # Parameters of the path or the query; bodies are read by services.gateway.bodies.
         found = [
-            {"pointer": f"/{item.get('source', 'query')}/{item.get('key', '')}", "message": item["message"]}
-            for item in error.extra
+            {"pointer": f"/{_place(item)}/{item.get('key', '')}", "message": item["message"]} for item in error.extra
         ]
         return problem_of(refusals.InvalidRequest(errors=found))
     title = _TITLES.get(status, "Internal Server Error" if status >= 500 else "Refused")

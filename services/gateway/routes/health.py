@@ -10,6 +10,8 @@ from services.gateway.deps import Check, GatewayDeps
 from services.gateway.openapi import described
 
 _CHECK_SECONDS = 3.0
+# The framework names the charset itself.
+_TEXT = CONTENT_TYPE.removesuffix("; charset=utf-8")
 
 
 @get("/healthz", operation_id="health", operation_class=described({200: shapes.Health}), security=[])
@@ -39,4 +41,4 @@ async def ready(deps: GatewayDeps) -> Response[dict[str, object]]:
 @get("/metrics", include_in_schema=False)
 async def metrics(deps: GatewayDeps) -> Response[bytes]:
     """Prometheus text."""
-    return Response(deps.metrics.text(), media_type=CONTENT_TYPE)
+    return Response(deps.metrics.text(), media_type=_TEXT)

@@ -1,0 +1,38 @@
+"""The agent service's ASGI app: internal HTTP over pipeline, store and read models."""
+
+from litestar import Litestar, Router
+from litestar.di import Provide
+
+from services.agent.access import secret_guard
+from services.agent.deps import AgentDeps
+from services.agent.refusals import HANDLERS
+from services.agent.routes import commands, health, models, replay
+
+# An input that is too large must still arrive, so that its refusal can name the limit; gateways bound bodies before.
+_MAX_BODY_BYTES = 16 * 1024 * 1024
+
+
+def create_app(deps: AgentDeps) -> Litestar:
+    """The app; whoever calls this keeps `deps` open as long as it is served."""
+    internal = Router(
+        path="/",
+        route_handlers=[
+            commands.execute,
+            replay.events,
+            replay.heads,
+            models.agents,
+            models.turns,
+            models.turn,
+            models.messages,
+            models.status,
+        ],
+        guards=[secret_guard(deps.secret)],
+    )
+    return Litestar(
+        route_handlers=[internal, health.health, health.ready, health.metrics],
+        dependencies={"deps": Provide(lambda: deps, sync_to_thread=False)},
+        exception_handlers=HANDLERS,
+        openapi_config=None,
+        request_max_body_size=_MAX_BODY_BYTES,
+        logging_config=None,
+    )

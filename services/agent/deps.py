@@ -1,0 +1,31 @@
+"""What the agent service's handlers work with: made once by main (or a test), handed to `create_app`."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from domain.clock import Clock
+from domain.ports import CommandPipeline
+from infra.postgres.catalogue import PostgresCatalogue
+from infra.postgres.read_models import PostgresReadModels
+from infra.postgres.store import PostgresEventStore
+from infra.telemetry.metrics import Metrics
+
+Check = Callable[[], Awaitable[None]]
+"""Raises when the part it stands for does not work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDeps:
+    """Handlers ask for `deps: AgentDeps`; everything in it is open as long as the app runs. `secret`: what gateways
+    show. `page_bytes`: of one replay page. `command_seconds`: deadline of a command, below the gateway's timeout."""
+
+    secret: str
+    pipeline: CommandPipeline
+    store: PostgresEventStore
+    read_models: PostgresReadModels
+    catalogue: PostgresCatalogue
+    clock: Clock
+    metrics: Metrics
+    page_bytes: int
+    command_seconds: float
+    ready: Mapping[str, Check] = field(default_factory=dict)

@@ -1,0 +1,65 @@
+"""The agent service's process: `run` serves until SIGTERM or SIGINT."""
+
+import structlog
+
+from domain.errors import StoreUnavailable
+from infra.postgres.catalogue import PostgresCatalogue
+from infra.postgres.read_models import PostgresReadModels
+from infra.postgres.store import PostgresEventStore
+from infra.settings import Settings
+from infra.system import SystemClock
+from infra.telemetry.metrics import Metrics
+from services.addresses import bound
+from services.agent.app import create_app
+from services.agent.deps import AgentDeps
+from services.http_log import HttpLog
+from services.lifecycle import Life, serve
+from services.wiring import open_pipeline, open_pool, open_publisher
+
+log = structlog.get_logger("turnlog.agent")
+
+# The answer must be on its way before the gateway gives up on it and asks elsewhere.
+_DEADLINE_PART = 0.9
+
+
+async def run(settings: Settings) -> int:
+    """Raises SettingMissing, CannotListen."""
+    secret = settings.service_secret()
+    life = Life()
+    metrics = Metrics()
+    listener = bound(settings.agent.host, settings.agent.port, "TURNLOG_AGENT_PORT")
+    async with (
+        open_publisher(settings, "agent") as (broker, notifier),
+        open_pipeline(settings, "agent", notifier) as pipeline,
+        open_pool(settings, "agent") as pool,
+    ):
+        read_models = PostgresReadModels(pool)
+
+        async def database() -> None:
+            await read_models.epoch()
+
+        async def nats() -> None:
+            if not broker.is_connected:
+                raise ConnectionError
+
+        async def life_goes_on() -> None:
+            if not life.ready:
+                raise StoreUnavailable()
+
+        deps = AgentDeps(
+            secret=secret,
+            pipeline=pipeline,
+            store=PostgresEventStore(pool),
+            read_models=read_models,
+            catalogue=PostgresCatalogue(pool),
+            clock=SystemClock(),
+            metrics=metrics,
+            page_bytes=int(settings.limits.replay_page_bytes),
+            command_seconds=settings.agent.request_seconds * _DEADLINE_PART,
+            ready={"postgres": database, "nats": nats, "draining": life_goes_on},
+        )
+        with life.signals():
+            log.info("agent_listens", host=settings.agent.host, port=listener.getsockname()[1])
+            # At debug: a gateway's line tells of the request that people made.
+            await serve(HttpLog(create_app(deps), metrics.registry, log.debug), listener, life)
+    return 0

@@ -1,0 +1,39 @@
+"""`POST /internal/commands`: what gateways want done."""
+
+import msgspec
+from litestar import Request, Response, post
+from litestar.datastructures import State
+from litestar.exceptions import ClientException
+
+from domain.commands import ClientCommand, CreateSession
+from domain.errors import AgentNotFound
+from services.agent.deps import AgentDeps
+
+_decoder: msgspec.json.Decoder[ClientCommand] = msgspec.json.Decoder(ClientCommand)
+
+
+async def _with_component(deps: AgentDeps, command: CreateSession) -> CreateSession:
+    """The command with the component that its agent is. Only a session that is not there yet needs its agent in the
+    catalogue: a repeat is answered whatever has become of it. Raises AgentNotFound."""
+    heads = await deps.store.heads([command.session_id])
+    if command.session_id in heads:
+        return msgspec.structs.replace(command, component=heads[command.session_id].component)
+    for agent in await deps.catalogue.agents():
+        if agent.agent_id == command.agent_id:
+            return msgspec.structs.replace(command, component=agent.component)
+    raise AgentNotFound(agent_id=command.agent_id)
+
+
+@post("/internal/commands", status_code=200)
+async def execute(request: Request[object, object, State], deps: AgentDeps) -> Response[bytes]:
+    """Run one command; 200 is committed. A repeat of its key gets the first reply, marked as replayed."""
+    try:
+        command = _decoder.decode(await request.body())
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        # A gateway of another version, perhaps: the client asks another agent process.
+        raise ClientException() from error
+    if isinstance(command, CreateSession):
+        command = await _with_component(deps, command)
+    outcome = await deps.pipeline.execute(command, deadline=deps.clock.monotonic() + deps.command_seconds)
+    headers = {"Turnlog-Replayed": "true" if outcome.replayed else "false"}
+    return Response(outcome.reply, media_type="application/json", headers=headers)

@@ -1,0 +1,136 @@
+"""The gateway's process: `run` serves until SIGTERM or SIGINT, then lets its streams go."""
+
+import asyncio
+
+import structlog
+
+from domain.errors import AgentUnavailable, TurnlogError
+from domain.ids import SessionId
+from infra.nats.connection import BrokerConnection
+from infra.nats.subscriber import NatsSubscriber
+from infra.postgres.registrations import PostgresRegistrations
+from infra.settings import SettingMissing, Settings
+from infra.system import SystemClock, SystemIds
+from infra.telemetry.metrics import Metrics
+from services.addresses import bound
+from services.gateway.agent_client import AgentClient
+from services.gateway.app import create_app
+from services.gateway.auth import Authenticator, UserTokens
+from services.gateway.deps import GatewayDeps
+from services.gateway.loopback import is_loopback
+from services.gateway.rates import Rates
+from services.gateway.sse.hub import Hub
+from services.gateway.sse.limits import Limits
+from services.gateway.sse.peer import StreamProtocol
+from services.gateway.sse.ports import Listener, Subscription
+from services.gateway.sweeper import Sweeper
+from services.http_log import HttpLog
+from services.lifecycle import Life, serve
+from services.wiring import open_nats, open_pool
+
+log = structlog.get_logger("turnlog.gateway")
+
+
+class OpenToAll(TurnlogError):
+    """Authentication is off and others could reach this process."""
+
+    code = "open_to_all"
+    sentence = (
+        "TURNLOG_AUTH=off is for one person on this machine, and {host} is no loopback address:"
+        " set TURNLOG_JWT_SECRET and TURNLOG_AUTH=jwt, or listen on 127.0.0.1."
+    )
+
+
+class _Subscriber:
+    """The hub knows sessions by plain text."""
+
+    def __init__(self, broker: BrokerConnection) -> None:
+        self._subscriber = NatsSubscriber(broker)
+
+    async def subscribe(self, session_id: str, listener: Listener) -> Subscription:
+        return await self._subscriber.subscribe(SessionId(session_id), listener)
+
+
+def stream_limits(settings: Settings) -> Limits:
+    """Bounds of delivery."""
+    gateway = settings.gateway
+    return Limits(
+        viewers=gateway.viewers,
+        viewer_buffer_bytes=int(gateway.viewer_buffer_bytes),
+        comment_seconds=gateway.comment_seconds,
+        heads_seconds=gateway.heads_seconds,
+        hold_seconds=gateway.hold_seconds,
+        recheck_seconds=gateway.recheck_seconds,
+        attach_seconds=gateway.attach_seconds,
+        linger_seconds=gateway.user_timeout_seconds,
+    )
+
+
+def user_tokens(settings: Settings) -> UserTokens | None:
+    """What reads users' tokens, None where authentication is off. Raises OpenToAll, SettingMissing."""
+    if settings.auth == "off":
+        if not is_loopback(settings.gateway.host):
+            raise OpenToAll(host=settings.gateway.host)
+        return None
+    if settings.jwt.secret is None:
+        raise SettingMissing(variable="TURNLOG_JWT_SECRET", purpose="the key that users' tokens are signed with")
+    return UserTokens(settings.jwt, SystemClock())
+
+
+async def run(settings: Settings) -> int:
+    """Raises OpenToAll, SettingMissing, CannotListen."""
+    clock, ids, life, metrics = SystemClock(), SystemIds(), Life(), Metrics()
+    users = user_tokens(settings)
+    client = AgentClient(
+        settings.agent.urls,
+        settings.service_secret(),
+        request_seconds=settings.agent.request_seconds,
+        unavailable_seconds=settings.agent.unavailable_seconds,
+        registry=metrics.registry,
+    )
+    listener = bound(settings.gateway.host, settings.gateway.port, "TURNLOG_GATEWAY_PORT")
+    async with (
+        open_pool(settings, "gateway") as pool,
+        open_nats(settings, "gateway") as broker,
+        client as agent,
+        Hub(agent, _Subscriber(broker), stream_limits(settings)) as hub,
+        asyncio.TaskGroup() as tasks,
+    ):
+        registrations = PostgresRegistrations(pool)
+
+        async def nats() -> None:
+            if not broker.is_connected:
+                raise ConnectionError
+
+        async def not_draining() -> None:
+            if not life.ready:
+                raise AgentUnavailable()
+
+        deps = GatewayDeps(
+            settings=settings,
+            agent=agent,
+            registrations=registrations,
+            authenticator=Authenticator(registrations, users, clock),
+            hub=hub,
+            rates=Rates(settings.gateway.starts_per_minute, clock),
+            clock=clock,
+            ids=ids,
+            metrics=metrics,
+            ready={"registrations": registrations.ping, "agent": agent.ready, "nats": nats, "draining": not_draining},
+        )
+        sweeper = Sweeper(agent, registrations, ids, settings.gateway.starting_seconds)
+        sweeping = tasks.create_task(sweeper.run(), name="sweeper")
+        app = HttpLog(create_app(deps), metrics.registry, log.info)
+        try:
+            with life.signals():
+                log.info("gateway_listens", host=settings.gateway.host, port=listener.getsockname()[1])
+                await serve(
+                    app,
+                    listener,
+                    life,
+                    drain=lambda: hub.drain(settings.gateway.drain_seconds),
+                    protocol=StreamProtocol,
+                )
+        finally:
+            sweeping.cancel()
+    return 0
