@@ -111,7 +111,7 @@ async def test_a_closed_session_gives_what_is_left_and_then_204() -> None:
         assert answer.status_code == 204
 
 
-async def test_comments_in_silence_and_only_then() -> None:
+async def test_no_stream_is_silent_for_longer_than_the_comment_interval() -> None:
     log, broker = Log(), FakeBroker()
     log.append(S)
     async with stream_gateway(log, broker, QUICK) as gateway, watching(gateway.url) as (client,):
