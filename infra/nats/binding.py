@@ -60,6 +60,12 @@ class Binding:
             self._gap_waits = True
             asyncio.get_running_loop().call_soon(self.gap)
 
+    def settle(self) -> None:
+        """Live again: tells the gap, if its owner took it to be live before."""
+        if self.stale:
+            self.stale = False
+            self.gap()
+
     def gap(self) -> None:
         self._gap_waits = False
         if not self.closed:

@@ -8,8 +8,9 @@ anew.
 import asyncio
 import contextlib
 import random
+from asyncio import Future
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from enum import Enum
 
 import structlog
@@ -19,7 +20,9 @@ from nats.aio.subscription import Subscription as ClientSubscription
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
+from infra.nats.answer import answered, ping
 from infra.nats.binding import Binding
+from infra.nats.cancellation import heed_cancellation
 from infra.nats.options import BrokerOptions
 
 _log = structlog.get_logger(__name__)
@@ -61,7 +64,7 @@ class BrokerConnection:
         """Of one message with its headers, in bytes: what the last server said, until then a server's default."""
 
         self._client: Client | None = None
-        self._closed = asyncio.Event()
+        self._closed: Future[None] = asyncio.get_running_loop().create_future()
         self._bindings: dict[Binding, None] = {}
         self._owners: dict[ClientSubscription, Binding] = {}
         self._ending: deque[ClientSubscription] = deque()
@@ -104,13 +107,21 @@ class BrokerConnection:
         try:
             client = self.client
             await self._bind(binding, client)
-            await client.flush(_ANSWER_SECONDS)
-        except (NotConnected, NatsError, OSError, TimeoutError):
-            binding.stale = True  # `run` binds it to the next client and tells the gap
+            pong = await ping(client)
+            if not await answered(pong, self._closed, _ANSWER_SECONDS):
+                binding.stale = True
+                pong.add_done_callback(lambda _: binding.settle())  # a broker that was only slow
+        except (NotConnected, NatsError, OSError):
+            binding.stale = True  # `run` binds it to the next client
         except BaseException:
             binding.close()
             raise
         return binding
+
+    async def flush(self) -> None:
+        """Returns once the broker has processed what was sent before. Raises NotConnected, nats errors."""
+        if not await answered(await ping(self.client), self._closed, _ANSWER_SECONDS):
+            raise NotConnected
 
     async def run(self) -> None:
         """Keeps the connection up until cancelled, which closes it."""
@@ -120,7 +131,10 @@ class BrokerConnection:
                 await self._keep_up()
             finally:
                 self._up.clear()
-                await _settled(self._close())
+                # In a task of its own: this one is being cancelled, which calls of the client would take for theirs.
+                closing = tasks.create_task(self._close(), name="broker closing")
+                await asyncio.wait((closing,), timeout=_CLOSE_SECONDS)
+                closing.cancel()
                 ender.cancel()
 
     async def _keep_up(self) -> None:
@@ -136,10 +150,11 @@ class BrokerConnection:
             heed_cancellation()
 
     async def _open(self) -> bool:
-        client, closed = self._client, self._closed = Client(), asyncio.Event()
+        client, closed = self._client, self._closed = Client(), asyncio.get_running_loop().create_future()
 
         async def on_closed() -> None:
-            closed.set()
+            if not closed.done():
+                closed.set_result(None)
 
         self._owners.clear()
         try:
@@ -164,17 +179,19 @@ class BrokerConnection:
                 for binding in missing:
                     binding.stale = True
                     await self._bind(binding, client)
-                await client.flush(_ANSWER_SECONDS)
+                if not await answered(await ping(client), closed, _ANSWER_SECONDS):
+                    raise TimeoutError
         except (NatsError, OSError, TimeoutError) as error:
             self._say_away(error)
-            await _settled(client.close())
+            with contextlib.suppress(NatsError, OSError, TimeoutError):
+                # Bounded: a client whose socket is stuck waits for it in its own shutdown.
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await client.close()
             return False
         self._up.set()
         self._say_back()
         for binding in list(self._bindings):
-            if binding.stale:
-                binding.stale = False
-                binding.gap()
+            binding.settle()
         self._tell(ConnectionState.RECONNECTED if self._was_up else ConnectionState.CONNECTED)
         self._was_up = True
         return True
@@ -199,8 +216,9 @@ class BrokerConnection:
         client = self._client
         assert client is not None
         while not client.is_closed:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._closed.wait(), _LOOK_SECONDS)
+            await asyncio.wait((self._closed,), timeout=_LOOK_SECONDS)
+        if not self._closed.done():
+            self._closed.set_result(None)
         self._up.clear()
         self._say_away(client.last_error)
         self._tell(ConnectionState.DISCONNECTED)
@@ -226,10 +244,10 @@ class BrokerConnection:
         client, self._client = self._client, None
         if client is None or client.is_closed:
             return
-        if client.is_connected:
-            with contextlib.suppress(NatsError, OSError, TimeoutError):
-                await client.flush(_ANSWER_SECONDS)
-        await client.close()
+        with contextlib.suppress(NatsError, OSError):
+            if client.is_connected:
+                await answered(await ping(client), self._closed, _CLOSE_SECONDS / 2)
+            await client.close()
 
     def _tell(self, state: ConnectionState) -> None:
         for listener in self._listeners:
@@ -264,21 +282,6 @@ async def open_broker(options: BrokerOptions) -> AsyncIterator[BrokerConnection]
             yield connection
         finally:
             running.cancel()
-
-
-def heed_cancellation() -> None:
-    """nats-py swallows a cancellation that comes while it waits for its flusher; whoever loops over its calls asks
-    here."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
-
-
-async def _settled(closing: Awaitable[None]) -> None:
-    """Waits a bounded time: a client whose socket is stuck waits for it in its own shutdown."""
-    with contextlib.suppress(NatsError, OSError, TimeoutError):
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await closing
 
 
 def _text(error: BaseException | None) -> str:

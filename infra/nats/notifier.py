@@ -11,7 +11,7 @@ from nats.js.api import Header
 
 from domain.ids import SessionId, TurnId
 from domain.ports import Publication
-from infra.nats.connection import BrokerConnection
+from infra.nats.connection import BrokerConnection, NotConnected
 from infra.nats.outbox import Outbox
 from infra.nats.subjects import InvalidToken, Subjects
 
@@ -97,7 +97,13 @@ async def open_notifier(connection: BrokerConnection) -> AsyncIterator[NatsNotif
         try:
             yield notifier
         finally:
-            with contextlib.suppress(TimeoutError, NatsError, OSError):
-                async with asyncio.timeout(_LAST_SECONDS if connection.is_connected else 0):
-                    await notifier.outbox.emptied()
+            # In a task of its own: this one may be in cancellation, which calls of the client would take for theirs.
+            last = tasks.create_task(_hand_over(notifier), name="broker outbox's last")
+            await asyncio.wait((last,), timeout=_LAST_SECONDS if connection.is_connected else 0)
+            last.cancel()
             running.cancel()
+
+
+async def _hand_over(notifier: NatsNotifier) -> None:
+    with contextlib.suppress(NotConnected, NatsError, OSError):
+        await notifier.outbox.emptied()

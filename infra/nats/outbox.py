@@ -7,7 +7,8 @@ from typing import NamedTuple
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from infra.nats.connection import BrokerConnection, heed_cancellation
+from infra.nats.cancellation import heed_cancellation
+from infra.nats.connection import BrokerConnection
 
 _FAIR = 256
 
@@ -57,7 +58,8 @@ class Outbox:
     async def emptied(self) -> None:
         """Waits until everything was handed to the broker's connection and the broker answered after it."""
         await self._emptied.wait()
-        await (await self._connection.connected()).flush(2)
+        await self._connection.connected()
+        await self._connection.flush()
 
     async def run(self) -> None:
         """Publishes until cancelled."""

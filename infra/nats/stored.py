@@ -12,7 +12,8 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.api import ConsumerConfig, DeliverPolicy, Header
 
-from infra.nats.connection import BrokerConnection, NotConnected, heed_cancellation
+from infra.nats.cancellation import heed_cancellation
+from infra.nats.connection import BrokerConnection, NotConnected
 from infra.nats.subjects import Subjects
 
 _log = structlog.get_logger(__name__)

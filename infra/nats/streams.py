@@ -15,7 +15,8 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import APIError
 
-from infra.nats.connection import BrokerConnection, ConnectionState, NotConnected, heed_cancellation
+from infra.nats.cancellation import heed_cancellation
+from infra.nats.connection import BrokerConnection, ConnectionState, NotConnected
 from infra.nats.subjects import Subjects
 
 _log = structlog.get_logger(__name__)
