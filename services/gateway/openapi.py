@@ -59,6 +59,7 @@ _SHAPES: tuple[type[BaseModel], ...] = (
     shapes.InterruptedTurn,
     shapes.Status,
     shapes.MessageList,
+    shapes.EventPage,
     shapes.Health,
 )
 

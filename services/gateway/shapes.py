@@ -151,6 +151,26 @@ class MessageList(BaseModel):
     next_cursor: str | None
 
 
+class Event(BaseModel):
+    """A committed event; `data` by its `type` (docs/events.md)."""
+
+    session_id: str
+    sequence: int
+    event_id: str
+    type: str
+    schema_version: int
+    turn_id: str | None = None
+    created_at: str
+    data: dict[str, Any]
+
+
+class EventPage(BaseModel):
+    """Committed events after the cursor. `next_sequence`: the cursor to go on from."""
+
+    items: list[Event]
+    next_sequence: int
+
+
 class Health(BaseModel):
     """`failing`: part -> kind of error."""
 
