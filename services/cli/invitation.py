@@ -10,6 +10,7 @@ from services.cli.failures import CannotRun
 
 _EXTERNAL_ID = "hello"
 _PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.25
 _AUTH_ON = (401, 403)
 
 
@@ -56,7 +57,7 @@ async def _agents(api: Api) -> list[dict[str, Any]] | None:
                 return None
             if error.status != 503:
                 raise
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _session(api: Api, agent_id: str) -> str:
@@ -66,7 +67,7 @@ async def _session(api: Api, agent_id: str) -> str:
             await api.call("POST", "/v1/sessions", {"agent_id": agent_id, "external_id": _EXTERNAL_ID})
         except Refused as error:
             if error.status == 503:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(_POLL_SECONDS)
                 continue
             if error.status not in (409, 410):
                 raise

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.cluster import Clusters, SharedNats, shared_nats
+from tests.support.nursery import Nursery
 from tests.support.servers import SharedPostgres
 
 
@@ -15,7 +16,17 @@ def shared_broker() -> Iterator[SharedNats]:
         yield shared
 
 
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Forks the processes of all clusters."""
+    made = Nursery()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 @pytest.fixture
-def clusters(shared_postgres: SharedPostgres, shared_broker: SharedNats) -> Clusters:
+def clusters(shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery) -> Clusters:
     """`async with clusters.start(gateways=2, …) as cluster`."""
-    return Clusters(shared_postgres, shared_broker)
+    return Clusters(shared_postgres, shared_broker, nursery)

@@ -29,6 +29,7 @@ from services.cli.site import ROLES, Site
 from tests.support.agents import AGENTS
 from tests.support.checker import Finding, check_database
 from tests.support.client import Client
+from tests.support.nursery import Nursery
 from tests.support.places import server_directory
 from tests.support.processes import RoleProcess
 from tests.support.servers import LoopThread, SharedPostgres
@@ -166,7 +167,8 @@ class Cluster:
 class Clusters:
     """Starts clusters for one test and ends them with it."""
 
-    def __init__(self, postgres: SharedPostgres, nats: SharedNats) -> None:
+    def __init__(self, postgres: SharedPostgres, nats: SharedNats, nursery: Nursery) -> None:
+        self._nursery = nursery
         self._postgres = postgres
         self._nats = nats
 
@@ -191,7 +193,7 @@ class Clusters:
                 cluster = Cluster(namespace, postgres, nats, directory)
                 site = await _prepare(cluster, [f"http://127.0.0.1:{free_port()}" for _ in range(agents)])
                 env = SHORT | {"TURNLOG_WORKER_AGENTS": ",".join(serve or _all_agents())} | dict(settings or {})
-                _add(cluster, site, env, gateways=gateways, workers=workers, projectors=projectors)
+                self._add(cluster, site, env, gateways=gateways, workers=workers, projectors=projectors)
                 try:
                     await asyncio.gather(*(process.start() for process in cluster.processes))
                     await cluster.ready()
@@ -216,6 +218,25 @@ class Clusters:
         finally:
             await postgres.kill()
             await nats.kill()
+
+    def _add(
+        self, cluster: Cluster, site: Site, env: dict[str, str], *, gateways: int, workers: int, projectors: int
+    ) -> None:
+        def add(role: Role, number: int, port: int | None = None) -> None:
+            own = {} if port is None else {f"TURNLOG_{role.upper()}_PORT": str(port)}
+            name = f"{role}-{number}"
+            log = cluster.directory / f"{name}.log"
+            process = RoleProcess(self._nursery, name, role, site.environment(role) | env | own, log, port)
+            cluster.processes.append(process)
+
+        for number, url in enumerate(site.agent_urls):
+            add("agent", number, int(url.rpartition(":")[2]))
+        for number in range(gateways):
+            add("gateway", number, free_port())
+        for number in range(workers):
+            add("worker", number)
+        for number in range(projectors):
+            add("projector", number)
 
 
 @contextmanager
@@ -247,23 +268,6 @@ async def _prepare(cluster: Cluster, agent_urls: list[str]) -> Site:
         service_secret="a secret that gateways and agents of tests share",
         agent_urls=tuple(agent_urls),
     )
-
-
-def _add(cluster: Cluster, site: Site, env: dict[str, str], *, gateways: int, workers: int, projectors: int) -> None:
-    def add(role: Role, number: int, port: int | None = None) -> None:
-        own = {} if port is None else {f"TURNLOG_{role.upper()}_PORT": str(port)}
-        log = cluster.directory / f"{role}-{number}.log"
-        process = RoleProcess(f"{role}-{number}", role, site.environment(role) | env | own, log, port)
-        cluster.processes.append(process)
-
-    for number, url in enumerate(site.agent_urls):
-        add("agent", number, int(url.rpartition(":")[2]))
-    for number in range(gateways):
-        add("gateway", number, free_port())
-    for number in range(workers):
-        add("worker", number)
-    for number in range(projectors):
-        add("projector", number)
 
 
 async def _drop(cluster: Cluster) -> None:

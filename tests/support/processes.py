@@ -1,39 +1,48 @@
-"""One real process of a role, started as a user would start it, and done to it what happens to processes."""
+"""One real process of a role, and done to it what happens to processes."""
 
 import asyncio
-import shutil
+import os
+import select
 import signal
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.nursery import Nursery
 
 
 class RoleProcess:
     """`turnlog gateway|agent|worker|projector` with an environment of its own. Its output goes to `log`."""
 
-    def __init__(self, name: str, role: str, env: Mapping[str, str], log: Path, port: int | None = None) -> None:
+    def __init__(
+        self, nursery: Nursery, name: str, role: str, env: Mapping[str, str], log: Path, port: int | None = None
+    ) -> None:
         self.name = name
         self.role = role
         self.env = dict(env)
         self.log = log
         self.port = port
-        self._process: asyncio.subprocess.Process | None = None
+        self._nursery = nursery
+        self._pid: int | None = None
+        self._fd = -1
+        self._code: int | None = None
 
     @property
     def pid(self) -> int:
-        """The running process."""
-        assert self._process is not None, f"{self.name} was not started"
-        return self._process.pid
+        """Of the newest start."""
+        assert self._pid is not None, f"{self.name} was not started"
+        return self._pid
 
     @property
     def alive(self) -> bool:
-        return self._process is not None and self._process.returncode is None
+        """Started and not known to have ended: asks the kernel, without waiting."""
+        if self._pid is not None and self._code is None and _ended(self._fd):
+            self._settle()
+        return self._pid is not None and self._code is None
 
     @property
     def returncode(self) -> int | None:
-        return None if self._process is None else self._process.returncode
+        """Of the newest start; negative: the signal that ended it."""
+        return None if self.alive else self._code
 
     @property
     def url(self) -> str:
@@ -43,31 +52,25 @@ class RoleProcess:
         """Start it (again); `env` is set anew for this and later starts."""
         assert not self.alive, f"{self.name} runs"
         self.env.update(env)
-        setpriv = shutil.which("setpriv")
-        dying = [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
-        turnlog = Path(sys.prefix) / "bin" / "turnlog"
-        with self.log.open("ab") as output:
-            self._process = await asyncio.create_subprocess_exec(
-                *dying,
-                sys.executable,
-                str(turnlog),
-                self.role,
-                cwd=ROOT,
-                env=self.env,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        self._code = None
+        self._pid = self._nursery.start(self.role, self.env, self.log)
+        self._fd = os.pidfd_open(self._pid)
 
     async def kill(self) -> None:
         """SIGKILL; returns when it is gone."""
-        await self._end(signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+        await self.wait()
 
     async def terminate(self, timeout: float = 20.0) -> int:
         """SIGTERM; returns the exit code, or fails when it has not ended in time."""
-        async with asyncio.timeout(timeout):
-            return await self._end(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(timeout):
+                return await self.wait()
+        except TimeoutError:
+            raise AssertionError(
+                f"{self.name} has not ended within {timeout} s of SIGTERM:\n{self.text()[-2000:]}"
+            ) from None
 
     async def restart(self, **env: str) -> None:
         """kill -9 and start anew, on the same port."""
@@ -87,16 +90,29 @@ class RoleProcess:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     async def wait(self) -> int:
-        """Its exit code, once it ends by itself."""
-        assert self._process is not None
-        return await self._process.wait()
-
-    async def _end(self, number: signal.Signals) -> int:
+        """Its exit code, once it has ended."""
         if self.alive:
-            self._signal(number)
-            self._signal(signal.SIGCONT)
-        return await self.wait() if self._process is not None else 0
+            loop = asyncio.get_running_loop()
+            readable = asyncio.Event()
+            loop.add_reader(self._fd, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(self._fd)
+            if self._code is None:
+                self._settle()
+        return self._code or 0
+
+    def _settle(self) -> None:
+        self._code = self._nursery.reap(self.pid)
+        os.close(self._fd)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(number)
+        if self.alive:
+            signal.pidfd_send_signal(self._fd, number)
+            if number in (signal.SIGTERM, signal.SIGKILL):
+                signal.pidfd_send_signal(self._fd, signal.SIGCONT)
+
+
+def _ended(fd: int) -> bool:
+    return bool(select.select([fd], [], [], 0)[0])
