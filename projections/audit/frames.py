@@ -63,14 +63,14 @@ class FrameLine:
         for first, length in runs:
             if first <= last or length < 1:
                 self._findings.add(sequence, "item_frames", f"the run [{first}, {length}] does not ascend")
+                self._blind = True
                 return
             last = first + length - 1
             count += length
         if count != len(cuts) + 2 or last != event.frame:
             detail = f"{count} numbers up to {last} for {len(cuts)} deltas, a start and a completion at {event.frame}"
             self._findings.add(sequence, "item_frames", detail)
-            return
-        if not erased and sum(cuts) != len(event.text or ""):
+        elif not erased and sum(cuts) != len(event.text or ""):
             self._findings.add(sequence, "item_frames", f"cuts of {sum(cuts)} for a text of {len(event.text or '')}")
         for first, length in runs:
             self._take(first, first + length, sequence)

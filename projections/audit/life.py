@@ -30,7 +30,7 @@ class Life:
         elif isinstance(event, turn.TurnStarted):
             return self._start(head, subject, event, sequence)
         elif isinstance(event, ExecutorEvent):
-            if event.attempt != subject.attempt:
+            if subject.status == "running" and event.attempt != subject.attempt:
                 detail = f"{event.type} of attempt {event.attempt} while {subject.attempt} is the newest"
                 self._findings.add(sequence, "attempt", detail)
         elif isinstance(event, turn.TERMINAL) and subject.status == "queued":

@@ -7,7 +7,7 @@ import msgspec
 from domain.events import hook, session, turn
 from domain.events.base import Event, ExecutorEvent
 from domain.events.envelope import StoredEvent
-from domain.events.registry import UnknownEvent
+from domain.events.registry import EVENT_TYPES, UnknownEvent
 from domain.ids import SessionId, TurnId
 from domain.session import SessionState, evolve
 from domain.turn import IllegalTransition, Turn
@@ -97,6 +97,8 @@ class SessionAudit:
             return False
         if isinstance(event, UnknownEvent):
             self._skip(stored)
+            if event.name in EVENT_TYPES:
+                return False  # a newer version of what the fold is made of
         elif isinstance(event, session.SessionErased):
             self._integrity.erasure_announced = event.up_to_sequence
         turn_id = stored.turn_id
