@@ -2,18 +2,19 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.DELETE_ON_ERROR:
 
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH_VENV := .venv-bench
 UV := $(BIN)/uv
+DEPENDENCIES := $(VENV)/.turnlog-dependencies
 STAMP := $(VENV)/.turnlog-setup
 BENCH_STAMP := $(BENCH_VENV)/.turnlog-setup
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(if $(shell $(p) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")' 2>/dev/null),$(p))))
 # Extra words for the command: make up ARGS="--port 9000", make test ARGS="-k replay -n 2".
 ARGS ?=
 # Only the lock files say what is installed; a find-links, constraint or index set for somebody else must not.
+DIGEST := $(BIN)/python -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())'
 LOCK_ENV := env -u PIP_CONSTRAINT -u UV_CONSTRAINT -u UV_OVERRIDE -u VIRTUAL_ENV
 
 .PHONY: help setup up test test-system soak bench bench-full lint types contracts squawk lock clean
@@ -33,8 +34,15 @@ $(UV): requirements/bootstrap.lock | $(BIN)/python
 	@$(LOCK_ENV) $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock
 	@touch $@
 
-$(STAMP): requirements/dev.lock pyproject.toml | $(UV)
-	@$(LOCK_ENV) $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock
+# A newer lock with the same content (another branch and back) needs no network.
+$(DEPENDENCIES): requirements/dev.lock | $(UV)
+	@digest=$$($(DIGEST) requirements/dev.lock); \
+	if [ "$$digest" != "$$(cat $@ 2>/dev/null)" ]; then \
+		$(LOCK_ENV) $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock; \
+	fi; \
+	echo "$$digest" > $@
+
+$(STAMP): pyproject.toml $(DEPENDENCIES)
 	@$(LOCK_ENV) $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --offline -e .
 	@touch $@
 
