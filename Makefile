@@ -13,8 +13,8 @@ BENCH_STAMP := $(BENCH_VENV)/.turnlog-setup
 PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(if $(shell $(p) -c 'import sys; print("yes" if sys.version_info >= (3, 11) else "")' 2>/dev/null),$(p))))
 # Extra words for the command: make up ARGS="--port 9000", make test ARGS="-k replay -n 2".
 ARGS ?=
-# Only the lock files say what is installed; a find-links, constraint or index set for somebody else must not.
 DIGEST := $(BIN)/python -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())'
+# Only the lock files say what is installed; a find-links, constraint or index set for somebody else must not.
 LOCK_ENV := env -u PIP_CONSTRAINT -u UV_CONSTRAINT -u UV_OVERRIDE -u VIRTUAL_ENV
 
 .PHONY: help setup up test test-system soak bench bench-full lint types contracts squawk lock clean
