@@ -29,7 +29,7 @@ SELECT format('SET ROLE %I', $1::text);
 
 -- name: let_create
 SELECT format('GRANT CREATE, USAGE ON SCHEMA public TO %I', $1::text)
-WHERE NOT has_schema_privilege($1::text, 'public', 'CREATE, USAGE');
+WHERE NOT has_schema_privilege($1::text, 'public', 'CREATE');
 
 -- name: lock
 SELECT pg_advisory_lock(7310868735926742016);

@@ -1,0 +1,85 @@
+"""The connection is lost exactly at COMMIT: nothing accepted is lost, nothing is doubled, every caller gets an answer."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from domain import replies
+from domain.errors import StoreUnavailable
+from domain.ids import CommandKey, Ordinal
+from infra.pipeline.settings import PipelineSettings
+from infra.postgres.pool import create_pool
+from tests.support.databases import Database
+from tests.support.proxy import Cut, cutting_proxy
+from tests.support.stand import postgres_stand
+
+pytestmark = pytest.mark.every_postgres
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+async def test_e03_c08_a_cut_at_commit_is_settled_by_the_key(database: Database, mode: Cut) -> None:
+    """aegra#501: the row was committed and its queue submit lost. Here input, turn and event are one transaction, and the
+    repeat finds the first reply."""
+    dsn = await database.dsn_of("turnlog_worker")
+    pool = await create_pool(dsn, size=2)
+    async with cutting_proxy(dsn) as (proxy, through), postgres_stand(through, pool) as stand:
+        session, worker = await stand.create(), await stand.worker()
+        proxy.arm(mode, 3)
+        commands = [stand.submission(session, str(n), key=CommandKey(str(n))) for n in range(10)]
+        outcomes = await asyncio.gather(*map(stand.pipeline.execute, commands))
+        assert proxy.cut == 3
+        answers = [msgspec.json.decode(outcome.reply, type=replies.QueuedReply) for outcome in outcomes]
+        assert [answer.turn_id for answer in answers] == [command.turn_id for command in commands]
+        assert [answer.enqueue_sequence for answer in answers] == list(range(1, 11))
+        proxy.arm(mode, 1)
+        claim = await stand.claim(session, worker)
+        proxy.arm(mode, 1)
+        await stand.record(claim, [stand.text(claim, "a")])
+        proxy.arm(mode, 1)
+        following = (await stand.finish(claim, ordinal=Ordinal(2), claim_next=worker)).next
+        assert following is not None
+        assert following.turn_id == commands[1].turn_id
+        assert proxy.cut == 6
+        assert (await stand.types(session))[11:] == [
+            "turn.started",
+            "item.completed",
+            "turn.completed",
+            "turn.started",
+        ]
+        counted = await pool.fetchrow(
+            "SELECT (SELECT count(*) FROM turns), (SELECT count(*) FROM command_log WHERE idempotency_key LIKE 'key:%')"
+        )
+        assert counted is not None
+        assert tuple(counted) == (10, 11)
+    await pool.close()
+
+
+async def test_a_store_that_stays_away_is_unavailable_at_the_deadline(database: Database) -> None:
+    dsn = await database.dsn_of("turnlog_worker")
+    pool = await create_pool(dsn, size=2)
+    settings = PipelineSettings(command_seconds=0.5)
+    async with cutting_proxy(dsn) as (proxy, through), postgres_stand(through, pool, settings) as stand:
+        session = await stand.create()
+        proxy.arm("before", 1000)
+        many = [stand.submission(session) for _ in range(20)]
+        async with asyncio.timeout(3):
+            answers = await asyncio.gather(*map(stand.pipeline.execute, many), return_exceptions=True)
+        assert {type(answer) for answer in answers} == {StoreUnavailable}
+        proxy.arm("before", 0)
+        await stand.submit(session)
+        assert await stand.types(session) == ["session.created", "turn.queued"]
+    await pool.close()
+
+
+async def test_a_full_lane_refuses_at_once(database: Database) -> None:
+    dsn = await database.dsn_of("turnlog_worker")
+    pool = await create_pool(dsn, size=2)
+    settings = PipelineSettings(lanes=1, lane_queue=10)
+    async with postgres_stand(dsn, pool, settings) as stand:
+        session = await stand.create()
+        many = [stand.submission(session) for _ in range(30)]
+        answers = await asyncio.gather(*map(stand.pipeline.execute, many), return_exceptions=True)
+        refused = [type(answer) for answer in answers if isinstance(answer, Exception)]
+        assert refused == [StoreUnavailable] * 20
+    await pool.close()

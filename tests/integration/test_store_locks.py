@@ -1,0 +1,178 @@
+"""An outsider holds one session's lock: strangers do not notice, its own commands wait, claims do not."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from domain import commands
+from domain.commands import ClaimTurn, Command
+from domain.errors import LockTimeout, NothingToClaim
+from domain.ids import Ordinal, SessionId
+from infra.pipeline.group import lock_key
+from infra.pipeline.settings import PipelineSettings
+from infra.postgres.pool import create_pool
+from tests.support.databases import Database
+from tests.support.stand import Stand, postgres_stand
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.every_postgres
+
+
+class Outsider:
+    """Holds session locks on a connection of its own."""
+
+    def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+        self._connection = connection
+
+    async def hold(self, session_id: SessionId) -> None:
+        await self._connection.execute("SELECT pg_advisory_lock($1)", lock_key(session_id))
+
+    async def is_waited_for(self) -> bool:
+        waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
+        return bool(await self._connection.fetchval(waiting))
+
+    async def release(self) -> None:
+        await self._connection.execute("SELECT pg_advisory_unlock_all()")
+
+
+@pytest.fixture
+async def outsider(database: Database) -> AsyncIterator[Outsider]:
+    connection = await asyncpg.connect(database.dsn)
+    yield Outsider(connection)
+    await connection.close()
+
+
+@pytest.fixture
+async def on_stand(database: Database) -> AsyncIterator[Callable[..., Awaitable[None]]]:
+    """Runs a body on a stand with given settings."""
+    dsn = await database.dsn_of("turnlog_worker")
+    pool = await create_pool(dsn, size=2)
+
+    async def run(settings: PipelineSettings, body: Callable[[Stand], Awaitable[None]]) -> None:
+        async with postgres_stand(dsn, pool, settings) as stand:
+            await body(stand)
+
+    yield run
+    await pool.close()
+
+
+async def _latencies(stand: Stand, sessions: list[SessionId], seconds: float) -> list[float]:
+    """Submit and cancel in every session again and again; how long each command took, in seconds."""
+    taken: list[float] = []
+    until = time.monotonic() + seconds
+
+    async def visit(session: SessionId) -> None:
+        while time.monotonic() < until:
+            submission = stand.submission(session)
+            cancel = commands.CancelTurn(session_id=session, key=stand.key(), turn_id=submission.turn_id)
+            command: Command
+            for command in (submission, cancel):
+                begun = time.monotonic()
+                await stand.pipeline.execute(command)
+                taken.append(time.monotonic() - begun)
+
+    await asyncio.gather(*map(visit, sessions))
+    return sorted(taken)
+
+
+def _p99(taken: list[float]) -> float:
+    return taken[math.ceil(len(taken) * 0.99) - 1]
+
+
+async def test_strangers_do_not_notice_a_held_session_for_which_a_hundred_commands_wait(
+    on_stand: Callable[..., Awaitable[None]], outsider: Outsider
+) -> None:
+    """The p99 of other sessions stays within 1.5 times that of the same run without, plus 20 ms."""
+
+    async def body(stand: Stand) -> None:
+        held = await stand.create()
+        others = [await stand.create() for _ in range(20)]
+        await _latencies(stand, others, 0.5)
+        without = await _latencies(stand, others, 1.5)
+        await outsider.hold(held)
+        waiting = [asyncio.create_task(stand.pipeline.execute(stand.submission(held))) for _ in range(100)]
+        under = await _latencies(stand, others, 2.0)
+        assert not any(task.done() for task in waiting)
+        await outsider.release()
+        await asyncio.gather(*waiting)
+        assert _p99(under) <= 1.5 * _p99(without) + 0.020
+        assert (await stand.types(held))[1:] == ["turn.queued"] * 100
+
+    await on_stand(PipelineSettings(lock_timeout=8.0, command_seconds=10.0), body)
+
+
+async def test_waiting_commands_keep_their_order(on_stand: Callable[..., Awaitable[None]], outsider: Outsider) -> None:
+    async def body(stand: Stand) -> None:
+        held = await stand.create()
+        await outsider.hold(held)
+        sent = [stand.submission(held) for _ in range(60)]
+        waiting = [asyncio.create_task(stand.pipeline.execute(command)) for command in sent[:30]]
+        await asyncio.sleep(0)
+        await eventually(outsider.is_waited_for, "the first ones wait for the lock")
+        waiting += [asyncio.create_task(stand.pipeline.execute(command)) for command in sent[30:]]
+        await asyncio.sleep(0)
+        await outsider.release()
+        await asyncio.gather(*waiting)
+        assert [event.turn_id for event in (await stand.events(held))[1:]] == [command.turn_id for command in sent]
+
+    await on_stand(PipelineSettings(group_size=8), body)
+
+
+async def test_a_claim_is_refused_at_once_and_others_fail_after_the_lock_timeout(
+    on_stand: Callable[..., Awaitable[None]], outsider: Outsider
+) -> None:
+    async def body(stand: Stand) -> None:
+        session, worker = await stand.create(), await stand.worker()
+        await stand.submit(session)
+        await outsider.hold(session)
+        begun = time.monotonic()
+        with pytest.raises(NothingToClaim):
+            await stand.pipeline.execute(ClaimTurn(session_id=session, key=stand.key(), worker_id=worker))
+        assert time.monotonic() - begun < 0.25
+        with pytest.raises(LockTimeout):
+            await stand.submit(session)
+        assert 0.5 <= time.monotonic() - begun < 1.5
+        await outsider.release()
+        await stand.claim(session, worker)
+
+    await on_stand(PipelineSettings(lock_timeout=0.5), body)
+
+
+async def test_an_executor_command_waits_until_its_lease_ends(
+    on_stand: Callable[..., Awaitable[None]], outsider: Outsider
+) -> None:
+    async def body(stand: Stand) -> None:
+        session, worker = await stand.create(), await stand.worker()
+        await stand.submit(session)
+        claim = await stand.claim(session, worker)
+        await outsider.hold(session)
+        record = stand.record_of(claim, [stand.text(claim, "a")])
+        task = asyncio.create_task(stand.pipeline.execute(record, deadline=time.monotonic() + 10))
+        done, _ = await asyncio.wait([task], timeout=0.8)
+        assert not done
+        await outsider.release()
+        await task
+        assert (await stand.types(session))[-1] == "item.completed"
+        await stand.finish(claim, ordinal=Ordinal(2))
+
+    await on_stand(PipelineSettings(lock_timeout=0.2), body)
+
+
+async def test_more_held_sessions_than_waiters_are_all_served_when_the_locks_are_free(
+    on_stand: Callable[..., Awaitable[None]], outsider: Outsider
+) -> None:
+    async def body(stand: Stand) -> None:
+        sessions = [await stand.create() for _ in range(8)]
+        for session in sessions:
+            await outsider.hold(session)
+        waiting = [asyncio.create_task(stand.submit(session)) for session in sessions]
+        done, _ = await asyncio.wait(waiting, timeout=0.3)
+        assert not done
+        await outsider.release()
+        assert [(await task).sequence for task in waiting] == [2] * 8
+
+    await on_stand(PipelineSettings(waiters=2), body)
