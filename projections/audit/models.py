@@ -89,6 +89,7 @@ class TurnRows:
         self._seen[turn_id] = place
         fresh = turn_row(subject)
         if row != fresh:
+            self._seen[turn_id] = -1
             self._findings.add(place, "turns", f"turn {turn_id}: {difference(TURN_COLUMNS, row, fresh)}")
         return subject
 

@@ -145,7 +145,8 @@ class WrittenSession:
 
 
 class Leg:
-    """What a worker writes between a claim and the end, the pause or the hand-back: numbers frames as the recorder does."""
+    """What a worker writes between a claim and the end, the pause or the hand-back; it numbers frames as the recorder
+    does."""
 
     def __init__(self, session: WrittenSession, claim: ClaimedTurn) -> None:
         self.session = session
@@ -292,28 +293,23 @@ def audit(
 ) -> SessionReport:
     """Audit these rows in pages; with `stored` None, as an export (events only)."""
     checker = SessionAudit(session_id, complete=stored is not None)
-    turns, messages, replies = (
-        ([], [], []) if stored is None else map(list, (stored.turns, stored.messages, stored.replies))
-    )
+    rows = stored or Stored()
+    done = 0
     for begin in range(0, len(events), page):
         some = events[begin : begin + page]
-        last = some[-1].sequence
-        checker.feed(
-            some,
-            Stored(
-                _taken(turns, lambda row: row[TURN_PLACE] <= last),
-                _taken(messages, lambda row: row[MESSAGE_PLACE] <= last),
-                _taken(replies, lambda row: row.place <= last),
-            ),
-        )
-    return checker.end(head, Stored(turns, messages, replies))
+        checker.feed(some, _between(rows, done, some[-1].sequence))
+        done = max(done, some[-1].sequence)
+    return checker.end(head, _between(rows, done, 2**62))
 
 
-def _taken(rows: list[Any], ready: Any) -> list[Any]:
-    taken = []
-    while rows and ready(rows[0]):
-        taken.append(rows.pop(0))
-    return taken
+def _between(rows: Stored, after: int, upto: int) -> Stored:
+    """Those that name a sequence in (after, upto]; the first page also has those that name none."""
+    after = after or -(2**62)
+    return Stored(
+        [row for row in rows.turns if after < row[TURN_PLACE] <= upto],
+        [row for row in rows.messages if after < row[MESSAGE_PLACE] <= upto],
+        [row for row in rows.replies if after < row.place <= upto],
+    )
 
 
 def folded(session_id: SessionId, events: list[StoredEvent]) -> SessionState:
