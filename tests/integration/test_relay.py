@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import nats as nats_client
 import pytest
+from nats.aio.msg import Msg
 from nats.js.api import DeliverPolicy
 from nats.js.errors import NotFoundError
 
@@ -19,7 +20,7 @@ from infra.nats.subjects import inbox_prefix, stream_names
 from infra.pipeline.pipeline import Pipeline
 from infra.pipeline.pools import open_pipeline_pools
 from infra.pipeline.settings import PipelineSettings
-from infra.settings import Settings
+from infra.settings import Settings, load
 from infra.system import SystemClock, SystemIds
 from projections.serving import session_projections
 from services.projector.main import run
@@ -31,7 +32,7 @@ PATIENCE = 0.3
 
 @pytest.fixture
 async def settings(database: Database, nats: EmbeddedNats) -> Settings:
-    return Settings(
+    return load(
         postgres={
             "projector": await database.dsn_of("turnlog_projector"),
             "agent": await database.dsn_of("turnlog_agent"),
@@ -81,7 +82,7 @@ async def consumer(nats: EmbeddedNats) -> AsyncIterator[list[tuple[str, int]]]:
     got: list[tuple[str, int]] = []
 
     async def subscribe() -> bool:
-        async def take(message: nats_client.aio.msg.Msg) -> None:
+        async def take(message: Msg) -> None:
             got.append((message.subject.split(".")[2], peek(message.data).sequence))
 
         try:

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 async def eventually(
-    condition: Callable[[], Awaitable[T]], what: str, *, timeout: float = 10.0, pause: float = 0.02
+    condition: Callable[[], Awaitable[T | None]], what: str, *, timeout: float = 10.0, pause: float = 0.02
 ) -> T:
     """Ask again and again until the answer is true, and return it; else fail and say what was waited for."""
     last: T | None = None

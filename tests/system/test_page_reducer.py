@@ -36,7 +36,7 @@ def live(type_: str, turn: str = "t", **data: Any) -> Frame:
     return type_, {"turn_id": turn, "data": data}
 
 
-TEXT = {"item_id": "i", "kind": "text", "attempt": 1}
+TEXT: dict[str, Any] = {"item_id": "i", "kind": "text", "attempt": 1}
 STREAM: list[Frame] = [
     event(1, "session.created", None, agent_id="a", component="agent"),
     event(2, "turn.queued", input=[{"type": "text", "text": "hi"}], enqueue_sequence=1),
