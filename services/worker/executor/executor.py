@@ -214,7 +214,8 @@ class Executor:
     def _record(self, frame: frames.RuntimeFrame) -> None:
         self._tools.lease.touched(self.claim.turn_id)
         self._recorder.take(frame, self._now())
-        self._writer.wake()
+        # Behind a started tool its body waits.
+        self._writer.wake(urgent=isinstance(frame, frames.ToolStarted | frames.Together))
         self._arm()
 
     def _arm(self) -> None:

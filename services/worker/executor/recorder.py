@@ -102,6 +102,8 @@ class Recorder:
             case frames.UsageReported():
                 self._use(frame)
             case frames.Checkpoint():
+                if frame.reason == "interrupted":
+                    self._items.end_all(now, partial=True)
                 self._write(
                     item.CheckpointReached(
                         attempt=self._attempt,

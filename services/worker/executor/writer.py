@@ -17,6 +17,9 @@ from services.worker.executor.recorder import Recorder
 
 _RETRY_SECONDS = 0.1
 
+_LINGER_SECONDS = 0.003
+"""What nobody waits for may wait this long for company: the end of a response is one append instead of four."""
+
 _reply = msgspec.json.Decoder(replies.ExecutorReply)
 
 
@@ -44,17 +47,21 @@ class Writer:
         self._on_interrupt = on_interrupt
         self._ordinal = 1
         self._work = asyncio.Event()
+        self._urgent = asyncio.Event()
         self._drained = asyncio.Event()
         self._stopping = False
 
-    def wake(self) -> None:
-        """There are drafts."""
+    def wake(self, *, urgent: bool = False) -> None:
+        """There may be drafts; with `urgent` somebody waits for their commit."""
         if self._recorder.has_drafts:
             self._work.set()
+            if urgent:
+                self._urgent.set()
 
     async def room(self) -> None:
         """Returns when another frame may be recorded: a runtime that is faster than the store waits here."""
         while self._recorder.pending_bytes > self._pending_bytes:
+            self._urgent.set()
             self._drained.clear()
             await self._drained.wait()
 
@@ -64,19 +71,30 @@ class Writer:
             await self._work.wait()
             self._work.clear()
             while self._recorder.has_drafts and not self._stopping:
-                await self._send(commands.RecordEvents)
+                await self._linger()
+                if not self._stopping:
+                    await self._send(commands.RecordEvents)
 
     def stop(self) -> None:
         """`run` ends after the command that is in flight; what is drafted by then goes with `last`."""
         self._stopping = True
         self._work.set()
+        self._urgent.set()
 
     async def last(self, kind: type[commands.ExecutorCommand], **fields: Any) -> replies.ExecutorReply:
         """The command that ends the leg, with all drafts that are left. Only after `run` has ended."""
         return await self._send(kind, **fields)
 
+    async def _linger(self) -> None:
+        try:
+            async with asyncio.timeout(_LINGER_SECONDS):
+                await self._urgent.wait()
+        except TimeoutError:
+            pass
+
     async def _send(self, kind: type[commands.ExecutorCommand], **fields: Any) -> replies.ExecutorReply:
         drafts: list[Draft] = self._recorder.drain()
+        self._urgent.clear()
         self._drained.set()
         claim = self._claim
         command = kind(

@@ -1,0 +1,20 @@
+"""Errors of models and of the agent loop, told without what a provider answered: that may quote a prompt."""
+
+from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError
+
+from domain.runtime import RuntimeFailed
+
+
+def told(error: AgentRunError) -> RuntimeFailed:
+    """The failure of the turn."""
+    name = type(error).__name__
+    if isinstance(error, ModelHTTPError):
+        return RuntimeFailed(
+            "model_error",
+            f"{name}: the model {error.model_name} answered with status {error.status_code}.",
+            retryable=error.status_code == 429 or error.status_code >= 500,
+        )
+    if isinstance(error, ModelAPIError):
+        return RuntimeFailed("model_error", f"{name}: the model {error.model_name} cannot be reached.", retryable=True)
+    lines = error.message.strip().splitlines()
+    return RuntimeFailed("agent_error", f"{name}: {lines[0][:300]}" if lines else name)
