@@ -44,9 +44,12 @@ class MemoryEventStore:
 
     async def heads(self, session_ids: Many[SessionId]) -> dict[SessionId, Head]:
         """See `EventStore.heads`."""
-        found = {session_id: self._streams[session_id].state.head for session_id in session_ids if
-        self._knows(session_id)} return {session_id: msgspec.structs.replace(head) for session_id, head in found.items()
-        if head is not None}
+        found = {}
+        for session_id in session_ids:
+            stream = self._streams.get(session_id)
+            if stream is not None and stream.state.head is not None:
+                found[session_id] = msgspec.structs.replace(stream.state.head)
+        return found
 
     async def read(self, after: FeedPosition, limit: int) -> list[tuple[FeedPosition, StoredEvent]]:
         """See `Feed.read`. There are no open transactions here: every append is one, in order."""
@@ -79,6 +82,3 @@ class MemoryEventStore:
             stream.last_event_at = batch.at
             stream.events += batch.events
             self._feed += batch.events
-
-    def _knows(self, session_id: SessionId) -> bool:
-        return session_id in self._streams

@@ -1,4 +1,5 @@
-"""The connection is lost exactly at COMMIT: nothing accepted is lost, nothing is doubled, every caller gets an answer."""
+"""The connection is lost exactly at COMMIT: nothing accepted is lost, nothing is doubled, every caller gets an
+answer."""
 
 import asyncio
 
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.every_postgres
 
 @pytest.mark.parametrize("mode", ["before", "after"])
 async def test_e03_c08_a_cut_at_commit_is_settled_by_the_key(database: Database, mode: Cut) -> None:
-    """aegra#501: the row was committed and its queue submit lost. Here input, turn and event are one transaction, and the
-    repeat finds the first reply."""
+    """aegra#501: the row was committed and its queue submit lost. Here input, turn and event are one transaction, and
+    the repeat finds the first reply."""
     dsn = await database.dsn_of("turnlog_worker")
     pool = await create_pool(dsn, size=2)
     async with cutting_proxy(dsn) as (proxy, through), postgres_stand(through, pool) as stand:

@@ -94,7 +94,8 @@ async def test_with_claimers_running_the_feed_inverts_and_loses_nothing(database
 async def test_e01_a_slow_commit_hides_events_from_a_reader_by_position_and_not_from_the_feed(
     database: Database,
 ) -> None:
-    """eventstore#3: numbers are taken before the commit, a later one commits first, and the reader skips the earlier one."""
+    """eventstore#3: numbers are taken before the commit, a later one commits first, and the reader skips the earlier
+    one."""
     dsn = await database.dsn_of("turnlog_worker")
     pool = await create_pool(dsn, size=3)
     plain, slow = await asyncpg.connect(dsn), await asyncpg.connect(dsn)

@@ -10,8 +10,9 @@ Cut = Literal["before", "after"]
 
 
 class CuttingProxy:
-    """Forwards bytes until a client's message holds `cut_at`. Then, for as many times as `cuts` says, the connection dies:
-    `before` the server gets the message, or `after` the server has answered it and before the client hears of it."""
+    """Forwards bytes until a client's message holds `cut_at`. Then, for as many times as `cuts` says, the connection
+    dies: `before` the server gets the message, or `after` the server has answered it and before the client hears of
+    it."""
 
     def __init__(self, host: str, port: int, cut_at: bytes = b"COMMIT") -> None:
         self._host = host
