@@ -12,7 +12,7 @@ from turnlog_main import OWN
 STRANGER = "raise SystemExit('a stranger was imported')\n"
 LOAD = """
 import turnlog_main
-from services.cli.paths import UnloadableObject, load
+from services.paths import UnloadableObject, load
 try:
     print("loaded", load({target!r}))
 except UnloadableObject as error:
@@ -105,7 +105,7 @@ def test_a_spawned_child_is_pinned_too(users: Path) -> None:
     (users / "parent.py").write_text(
         "import turnlog_main\n"
         "import multiprocessing\n"
-        "from services.cli.paths import load\n"
+        "from services.paths import load\n"
         "if __name__ == '__main__':\n"
         "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
         "        print(pool.apply(load, ('mybot:Group.agent',)))\n"
