@@ -7,13 +7,17 @@ import struct
 from domain.ids import Micros
 
 _LENGTH = struct.Struct(">I")
-_NUMBER = struct.Struct(">q")
+_NUMBER = struct.Struct(">Iq")
 _ABSENT = b"\xff\xff\xff\xff"
 
 
 def digest(salt: bytes, content: bytes) -> bytes:
     """sha256(salt ‖ content): without the salt a guess at the content cannot be checked."""
     return hashlib.sha256(salt + content).digest()
+
+
+def _field(content: bytes | None) -> bytes:
+    return _ABSENT if content is None else _LENGTH.pack(len(content)) + content
 
 
 def chain(
@@ -32,18 +36,16 @@ def chain(
     """Hash of one event. Every field is prefixed with its length in 4 bytes big-endian; an absent one is ffffffff.
     Numbers are 8 bytes big-endian, signed; ids are their text; `created_at` is microseconds since the epoch."""
     fields = (
-        previous,
-        session_id.encode(),
-        _NUMBER.pack(sequence),
-        event_id.encode(),
-        type_.encode(),
-        _NUMBER.pack(schema_version),
-        None if turn_id is None else turn_id.encode(),
-        _NUMBER.pack(created_at),
-        payload_digest,
-        private_digest,
-        metadata,
+        _field(previous),
+        _field(session_id.encode()),
+        _NUMBER.pack(8, sequence),
+        _field(event_id.encode()),
+        _field(type_.encode()),
+        _NUMBER.pack(8, schema_version),
+        _ABSENT if turn_id is None else _field(turn_id.encode()),
+        _NUMBER.pack(8, created_at),
+        _field(payload_digest),
+        _field(private_digest),
+        _field(metadata),
     )
-    return hashlib.sha256(
-        b"".join(_ABSENT if field is None else _LENGTH.pack(len(field)) + field for field in fields)
-    ).digest()
+    return hashlib.sha256(b"".join(fields)).digest()
