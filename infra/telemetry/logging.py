@@ -70,6 +70,8 @@ def configure(
     for name in ("httpx2", "httpcore2", "httpx", "httpcore", "openai", "asyncio"):
         # At their info level these tell URLs, which may hold tickets, and request bodies at debug.
         logging.getLogger(name).setLevel(logging.WARNING)
+    # The roles say themselves where they listen and when they end.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def redact(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -145,10 +145,24 @@ class Cluster:
         await self.nats.stop()
         await asyncio.to_thread(shutil.rmtree, self.nats.store, ignore_errors=True)
 
+    async def mend(self) -> None:
+        """Close the clients, thaw what is frozen, start again what has ended."""
+        await self._close_clients()
+        ended = [process for process in self.processes if not process.alive]
+        for process in self.processes:
+            process.thaw()
+        await asyncio.gather(*(process.start() for process in ended))
+        if ended:
+            await self.ready()
+
     async def close(self) -> None:
         """End everything, at once."""
-        await asyncio.gather(*(client.close() for client in self._clients))
+        await self._close_clients()
         await asyncio.gather(*(process.kill() for process in self.processes))
+
+    async def _close_clients(self) -> None:
+        clients, self._clients = self._clients, []
+        await asyncio.gather(*(client.close() for client in clients))
 
     async def _ready(self, http: httpx2.AsyncClient, process: RoleProcess, timeout: float) -> None:
         async def answers() -> bool:

@@ -131,6 +131,11 @@ class Stream:
         assert frame is not None
         return frame
 
+    async def first_committed(self, timeout: float = 10.0) -> Sse:
+        """Wait for the first event of the log."""
+        await self.until(lambda: bool(self.committed), timeout, "an event of the log")
+        return self.committed[0]
+
     async def sequence(self, sequence: int, timeout: float = 10.0) -> None:
         """Wait until the event with that sequence has come."""
         await self.until(lambda: self.last_id >= sequence, timeout, f"sequence {sequence}")
