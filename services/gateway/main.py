@@ -41,7 +41,7 @@ class OpenToAll(TurnlogError):
     )
 
 
-class _Subscriber:
+class SessionSubscriber:
     """The hub knows sessions by plain text."""
 
     def __init__(self, broker: BrokerConnection) -> None:
@@ -93,7 +93,7 @@ async def run(settings: Settings) -> int:
         open_pool(settings, "gateway") as pool,
         open_nats(settings, "gateway") as broker,
         client as agent,
-        Hub(agent, _Subscriber(broker), stream_limits(settings)) as hub,
+        Hub(agent, SessionSubscriber(broker), stream_limits(settings)) as hub,
         asyncio.TaskGroup() as tasks,
     ):
         registrations = PostgresRegistrations(pool)
