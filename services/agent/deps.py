@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from litestar.di import NamedDependency
+
 from domain.clock import Clock
 from domain.ports import CommandPipeline
 from infra.postgres.catalogue import PostgresCatalogue
@@ -16,7 +18,7 @@ Check = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDeps:
-    """Handlers ask for `deps: AgentDeps`; everything in it is open as long as the app runs. `secret`: what gateways
+    """Handlers ask for `deps: Deps`; everything in it is open as long as the app runs. `secret`: what gateways
     show. `page_bytes`: of one replay page. `command_seconds`: deadline of a command, below the gateway's timeout."""
 
     secret: str
@@ -29,3 +31,7 @@ class AgentDeps:
     page_bytes: int
     command_seconds: float
     ready: Mapping[str, Check] = field(default_factory=dict)
+
+
+Deps = NamedDependency[AgentDeps]
+"""How a handler asks for it, by the name `deps`."""

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from litestar.di import NamedDependency
+
 from domain.clock import Clock, IdSource
 from infra.postgres.registrations import PostgresRegistrations
 from infra.settings import Settings
@@ -18,7 +20,7 @@ Check = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayDeps:
-    """Handlers ask for `deps: GatewayDeps`; everything in it is open as long as the app runs."""
+    """Handlers ask for `deps: Deps`; everything in it is open as long as the app runs."""
 
     settings: Settings
     agent: AgentClient
@@ -31,3 +33,7 @@ class GatewayDeps:
     metrics: Metrics
     ready: Mapping[str, Check] = field(default_factory=dict)
     """Part -> what tells whether it works, for /readyz."""
+
+
+Deps = NamedDependency[GatewayDeps]
+"""How a handler asks for it, by the name `deps`."""

@@ -103,7 +103,7 @@ class Turn(BaseModel):
 
 
 class TurnList(BaseModel):
-    """In queue order."""
+    """Newest first."""
 
     items: list[Turn]
     next_cursor: str | None

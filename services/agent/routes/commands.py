@@ -7,7 +7,7 @@ from litestar.exceptions import ClientException
 
 from domain.commands import ClientCommand, CreateSession
 from domain.errors import AgentNotFound
-from services.agent.deps import AgentDeps
+from services.agent.deps import AgentDeps, Deps
 
 _decoder: msgspec.json.Decoder[ClientCommand] = msgspec.json.Decoder(ClientCommand)
 
@@ -25,7 +25,7 @@ async def _with_component(deps: AgentDeps, command: CreateSession) -> CreateSess
 
 
 @post("/internal/commands", status_code=200)
-async def execute(request: Request[object, object, State], deps: AgentDeps) -> Response[bytes]:
+async def execute(request: Request[object, object, State], deps: Deps) -> Response[bytes]:
     """Run one command; 200 is committed. A repeat of its key gets the first reply, marked as replayed."""
     try:
         command = _decoder.decode(await request.body())

@@ -5,7 +5,7 @@ import asyncio
 from litestar import Response, get
 
 from infra.telemetry.metrics import CONTENT_TYPE
-from services.agent.deps import AgentDeps, Check
+from services.agent.deps import Check, Deps
 
 _CHECK_SECONDS = 3.0
 # The framework names the charset itself.
@@ -28,7 +28,7 @@ async def _fault(check: Check) -> str | None:
 
 
 @get("/readyz")
-async def ready(deps: AgentDeps) -> Response[dict[str, object]]:
+async def ready(deps: Deps) -> Response[dict[str, object]]:
     """503 names what keeps this process from serving."""
     faults = await asyncio.gather(*(_fault(check) for check in deps.ready.values()))
     failing = {name: fault for name, fault in zip(deps.ready, faults, strict=True) if fault is not None}
@@ -37,6 +37,6 @@ async def ready(deps: AgentDeps) -> Response[dict[str, object]]:
 
 
 @get("/metrics")
-async def metrics(deps: AgentDeps) -> Response[bytes]:
+async def metrics(deps: Deps) -> Response[bytes]:
     """Prometheus text."""
     return Response(deps.metrics.text(), media_type=_TEXT)

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from domain.errors import BadCursor, MinSequenceTimeout, TurnNotFound
 from domain.ids import SessionId
 from domain.texts import unsafe
 from domain.turn import view
-from services.agent.deps import AgentDeps
+from services.agent.deps import AgentDeps, Deps
 from services.agent.routes.replay import known_form
 
 _MIN_SEQUENCE_SECONDS = 5.0
@@ -19,7 +19,7 @@ _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.25
 _LAST_CURSOR = 2**62
 
-Limit = Annotated[int, Parameter(ge=1, le=500)]
+Limit = Annotated[int, QueryParameter(ge=1, le=500)]
 
 
 def _json(value: Any) -> Response[bytes]:
@@ -27,14 +27,18 @@ def _json(value: Any) -> Response[bytes]:
 
 
 @get("/internal/agents")
-async def agents(deps: AgentDeps) -> Response[bytes]:
+async def agents(deps: Deps) -> Response[bytes]:
     """What workers have announced."""
     return _json(await deps.catalogue.agents())
 
 
 @get("/internal/sessions/{session_id:str}/turns")
 async def turns(
-    deps: AgentDeps, session_id: str, status: str | None = None, limit: Limit = 50, cursor: str | None = None
+    deps: Deps,
+    session_id: FromPath[str],
+    status: FromQuery[str | None] = None,
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
 ) -> Response[bytes]:
     """Newest first."""
     below = None
@@ -53,7 +57,7 @@ async def turns(
 
 
 @get("/internal/sessions/{session_id:str}/turns/{turn_ref:str}")
-async def turn(deps: AgentDeps, session_id: str, turn_ref: str) -> Response[bytes]:
+async def turn(deps: Deps, session_id: FromPath[str], turn_ref: FromPath[str]) -> Response[bytes]:
     """By id, or by the id its submitter chose."""
     if unsafe(turn_ref):
         raise TurnNotFound()
@@ -63,12 +67,12 @@ async def turn(deps: AgentDeps, session_id: str, turn_ref: str) -> Response[byte
 
 @get("/internal/sessions/{session_id:str}/messages")
 async def messages(
-    deps: AgentDeps,
-    session_id: str,
+    deps: Deps,
+    session_id: FromPath[str],
     limit: Limit = 50,
-    before: str | None = None,
-    after: str | None = None,
-    min_sequence: Annotated[int | None, Parameter(ge=0)] = None,
+    before: FromQuery[str | None] = None,
+    after: FromQuery[str | None] = None,
+    min_sequence: Annotated[int | None, QueryParameter(ge=0)] = None,
 ) -> Response[bytes]:
     """In reading order; the newest ones unless a place is named."""
     session = known_form(session_id)
@@ -82,7 +86,7 @@ async def messages(
 
 
 @get("/internal/sessions/{session_id:str}/status")
-async def status(deps: AgentDeps, session_id: str) -> Response[bytes]:
+async def status(deps: Deps, session_id: FromPath[str]) -> Response[bytes]:
     """Whose move it is, and what waits."""
     epoch, found = await asyncio.gather(deps.read_models.epoch(), deps.read_models.status(known_form(session_id)))
     return _json({**msgspec.structs.asdict(found), "epoch": epoch})

@@ -7,11 +7,11 @@ import msgspec
 from litestar import Request, Response, get, post
 from litestar.datastructures import State
 from litestar.exceptions import ClientException
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from domain.errors import SessionNotFound
 from domain.ids import Sequence, SessionId, is_uuid
-from services.agent.deps import AgentDeps
+from services.agent.deps import Deps
 
 _LAST = 2**63 - 1
 
@@ -31,11 +31,11 @@ def known_form(session_id: str) -> SessionId:
 
 @get("/internal/sessions/{session_id:str}/events")
 async def events(
-    deps: AgentDeps,
-    session_id: str,
-    after: Annotated[int, Parameter(ge=0, le=_LAST)],
-    form: Literal["sse", "json"] = "sse",
-    limit: Annotated[int | None, Parameter(ge=1)] = None,
+    deps: Deps,
+    session_id: FromPath[str],
+    after: Annotated[int, QueryParameter(ge=0, le=_LAST)],
+    form: FromQuery[Literal["sse", "json"]] = "sse",
+    limit: Annotated[int | None, QueryParameter(ge=1)] = None,
 ) -> Response[bytes]:
     """A replay page as ready bytes; the headers say what is in it."""
     page = await deps.store.wire_page(known_form(session_id), Sequence(after), deps.page_bytes, form, limit)
@@ -49,7 +49,7 @@ async def events(
 
 
 @post("/internal/heads", status_code=200)
-async def heads(request: Request[object, object, State], deps: AgentDeps) -> Response[bytes]:
+async def heads(request: Request[object, object, State], deps: Deps) -> Response[bytes]:
     """Where sessions stand, in one statement, and the store's epoch."""
     try:
         asked = msgspec.json.decode(await request.body(), type=HeadsQuestion)

@@ -6,11 +6,11 @@ from typing import Annotated
 from litestar import Request, Response, get
 from litestar.datastructures import State
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, QueryParameter
 
 from services.gateway import shapes
 from services.gateway.auth import Access
-from services.gateway.deps import GatewayDeps
+from services.gateway.deps import Deps, GatewayDeps
 from services.gateway.openapi import described
 from services.gateway.routes.sessions import SessionRef
 from services.gateway.sse.cursor import cursor_of
@@ -47,15 +47,15 @@ def _operation() -> type[Operation]:
 )
 async def read_events(
     request: HttpRequest,
-    deps: GatewayDeps,
+    deps: Deps,
     session_ref: SessionRef,
     last_event_id: Annotated[
-        str | None, Parameter(header="Last-Event-ID", description="Wins over after_sequence")
+        str | None, HeaderParameter(name="Last-Event-ID", description="Wins over after_sequence")
     ] = None,
     after_sequence: Annotated[
-        str | None, Parameter(description="The last sequence that the client has; 0 or absent: from the beginning")
+        str | None, QueryParameter(description="The last sequence that the client has; 0 or absent: from the beginning")
     ] = None,
-    limit: Annotated[int | None, Parameter(ge=1, le=10_000, description="Events of a JSON page at most")] = None,
+    limit: Annotated[int | None, QueryParameter(ge=1, le=10_000, description="Events of a JSON page at most")] = None,
 ) -> Response[bytes] | Response[None]:
     """Committed events after the cursor, with `Accept: text/event-stream` (or a `Last-Event-ID`) as a stream that goes
     on. As JSON: one page, and the cursor to go on from (the same again when there is nothing yet)."""

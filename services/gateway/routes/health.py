@@ -6,7 +6,7 @@ from litestar import Response, get
 
 from infra.telemetry.metrics import CONTENT_TYPE
 from services.gateway import shapes
-from services.gateway.deps import Check, GatewayDeps
+from services.gateway.deps import Check, Deps
 from services.gateway.openapi import described
 
 _CHECK_SECONDS = 3.0
@@ -30,7 +30,7 @@ async def _fault(check: Check) -> str | None:
 
 
 @get("/readyz", operation_id="ready", operation_class=described({200: shapes.Health, 503: shapes.Health}), security=[])
-async def ready(deps: GatewayDeps) -> Response[dict[str, object]]:
+async def ready(deps: Deps) -> Response[dict[str, object]]:
     """This process should get requests; 503 names what keeps it from serving them."""
     faults = await asyncio.gather(*(_fault(check) for check in deps.ready.values()))
     failing = {name: fault for name, fault in zip(deps.ready, faults, strict=True) if fault is not None}
@@ -39,6 +39,6 @@ async def ready(deps: GatewayDeps) -> Response[dict[str, object]]:
 
 
 @get("/metrics", include_in_schema=False)
-async def metrics(deps: GatewayDeps) -> Response[bytes]:
+async def metrics(deps: Deps) -> Response[bytes]:
     """Prometheus text."""
     return Response(deps.metrics.text(), media_type=_TEXT)

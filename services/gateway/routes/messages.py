@@ -4,10 +4,10 @@ from typing import Annotated
 
 from litestar import Request, Response, get
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import FromQuery, QueryParameter
 
 from services.gateway import shapes
-from services.gateway.deps import GatewayDeps
+from services.gateway.deps import Deps
 from services.gateway.openapi import described
 from services.gateway.routes.sessions import SessionRef
 
@@ -21,12 +21,12 @@ MIN_SEQUENCE_SECONDS = 5.0
 )
 async def list_messages(
     request: Request[object, object, State],
-    deps: GatewayDeps,
+    deps: Deps,
     session_ref: SessionRef,
-    limit: Annotated[int, Parameter(ge=1, le=200)] = 50,
-    before: str | None = None,
-    after: str | None = None,
-    min_sequence: Annotated[int | None, Parameter(ge=0, le=2**63 - 1)] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
+    before: FromQuery[str | None] = None,
+    after: FromQuery[str | None] = None,
+    min_sequence: Annotated[int | None, QueryParameter(ge=0, le=2**63 - 1)] = None,
 ) -> Response[bytes]:
     """Messages in order. `min_sequence` waits until the model has that event: 504 after 5 s."""
     registration = await deps.authenticator.session(request, session_ref)

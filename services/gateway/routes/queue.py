@@ -6,7 +6,7 @@ from litestar.datastructures import State
 from domain.commands import ResumeQueue
 from domain.ids import CommandKey, SessionId
 from services.gateway import shapes
-from services.gateway.deps import GatewayDeps
+from services.gateway.deps import Deps, GatewayDeps
 from services.gateway.openapi import described
 from services.gateway.routes.sessions import SessionRef
 from services.gateway.routes.turns import trace_of
@@ -23,7 +23,7 @@ async def _status(deps: GatewayDeps, session_id: SessionId) -> Response[bytes]:
     operation_id="getStatus",
     operation_class=described({200: shapes.Status}, 404, 503),
 )
-async def get_status(request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef) -> Response[bytes]:
+async def get_status(request: HttpRequest, deps: Deps, session_ref: SessionRef) -> Response[bytes]:
     """Whose move it is, and what waits."""
     registration = await deps.authenticator.session(request, session_ref)
     return await _status(deps, registration.session_id)
@@ -35,7 +35,7 @@ async def get_status(request: HttpRequest, deps: GatewayDeps, session_ref: Sessi
     operation_id="resumeQueue",
     operation_class=described({200: shapes.Status}, 404, 409, 503),
 )
-async def resume_queue(request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef) -> Response[bytes]:
+async def resume_queue(request: HttpRequest, deps: Deps, session_ref: SessionRef) -> Response[bytes]:
     """Go on with what waits, after a turn failed or was interrupted."""
     registration = await deps.authenticator.session(request, session_ref)
     await deps.agent.execute(

@@ -7,20 +7,20 @@ from typing import Annotated
 import msgspec
 from litestar import Request, Response, delete, get, patch, post
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import FromQuery, PathParameter, QueryParameter
 
 from domain.clock import rfc3339
 from domain.errors import SessionNotFound
 from domain.ids import SessionId, is_uuid
 from infra.postgres.registrations import Registration
 from services.gateway import bodies, registering, shapes
-from services.gateway.deps import GatewayDeps
+from services.gateway.deps import Deps
 from services.gateway.openapi import described
 from services.gateway.refusals import BadListCursor
 
 HttpRequest = Request[object, object, State]
 
-SessionRef = Annotated[str, Parameter(description="The session's id, or one's own external_id of it")]
+SessionRef = Annotated[str, PathParameter(description="The session's id, or one's own external_id of it")]
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ def _before(cursor: str | None) -> SessionId | None:
         takes=bodies.CreateSession,
     ),
 )  # fmt: skip
-async def create_session(request: HttpRequest, deps: GatewayDeps) -> Response[bytes]:
+async def create_session(request: HttpRequest, deps: Deps) -> Response[bytes]:
     """Create a session, or get it again: the same external_id and body give the same session with a fresh token."""
     owner = deps.authenticator.owner(request)
     body = await bodies.read(request, bodies.CreateSession)
@@ -92,9 +92,9 @@ async def create_session(request: HttpRequest, deps: GatewayDeps) -> Response[by
 @get("/v1/sessions", operation_id="listSessions", operation_class=described({200: shapes.SessionList}, 400, 422, 503))
 async def list_sessions(
     request: HttpRequest,
-    deps: GatewayDeps,
-    limit: Annotated[int, Parameter(ge=1, le=200)] = 50,
-    cursor: str | None = None,
+    deps: Deps,
+    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
+    cursor: FromQuery[str | None] = None,
 ) -> Response[bytes]:
     """One's own sessions, newest first."""
     owner = deps.authenticator.owner(request)
@@ -110,7 +110,7 @@ async def list_sessions(
     operation_id="getSession",
     operation_class=described({200: shapes.Session}, 404, 503),
 )
-async def get_session(request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef) -> Response[bytes]:
+async def get_session(request: HttpRequest, deps: Deps, session_ref: SessionRef) -> Response[bytes]:
     """One session."""
     return _json(view(await deps.authenticator.session(request, session_ref)))
 
@@ -120,7 +120,7 @@ async def get_session(request: HttpRequest, deps: GatewayDeps, session_ref: Sess
     operation_id="changeSession",
     operation_class=described({200: shapes.Session}, 404, 413, 422, 503, takes=bodies.ChangeSession),
 )
-async def change_session(request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef) -> Response[bytes]:
+async def change_session(request: HttpRequest, deps: Deps, session_ref: SessionRef) -> Response[bytes]:
     """Change what was sent. A context_version counts for turns submitted from now on."""
     registration = await deps.authenticator.session(request, session_ref)
     body = await bodies.read(request, bodies.ChangeSession)
@@ -135,6 +135,6 @@ async def change_session(request: HttpRequest, deps: GatewayDeps, session_ref: S
     operation_id="deleteSession",
     operation_class=described({204: None}, 404, 503),
 )
-async def delete_session(request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef) -> None:
+async def delete_session(request: HttpRequest, deps: Deps, session_ref: SessionRef) -> None:
     """Delete: what runs is interrupted, what waits is cancelled, and only the events stream gives what is left."""
     await registering.delete(deps, await deps.authenticator.session(request, session_ref))

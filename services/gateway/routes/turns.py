@@ -1,31 +1,31 @@
 """`/v1/sessions/{id}/turns`: submit, list, look at, cancel and interrupt turns."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
 from litestar import Request, Response, get, post
 from litestar.datastructures import State
-from litestar.params import Parameter
+from litestar.params import FromQuery, HeaderParameter, PathParameter, QueryParameter
 
 from domain.commands import CancelTurn, InterruptTurn, SubmitTurn
 from domain.errors import TurnNotFound
 from domain.ids import CommandKey, SessionId, TurnId
 from infra.postgres.registrations import Registration
 from services.gateway import bodies, shapes
-from services.gateway.deps import GatewayDeps
+from services.gateway.deps import Deps, GatewayDeps
 from services.gateway.names import external_id_fault, idempotency_key
 from services.gateway.openapi import described
 from services.gateway.routes.sessions import SessionRef
 
 HttpRequest = Request[object, object, State]
 
-TurnRef = Annotated[str, Parameter(description="The turn's id, or the id its submitter chose")]
+TurnRef = Annotated[str, PathParameter(description="The turn's id, or the id its submitter chose")]
 IdempotencyKey = Annotated[
     str | None,
-    Parameter(
-        header="Idempotency-Key",
+    HeaderParameter(
+        name="Idempotency-Key",
         description="1-255 printable ASCII characters. Without it a client's retry is a new turn.",
         schema_extra={"minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     ),
@@ -71,7 +71,7 @@ def _count(deps: GatewayDeps, registration: Registration) -> None:
     ),
 )  # fmt: skip
 async def submit_turn(
-    request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef, key: IdempotencyKey = None
+    request: HttpRequest, deps: Deps, session_ref: SessionRef, key: IdempotencyKey = None
 ) -> Response[bytes]:
     """Accept an input as a queued turn. It is committed before this answers; watch the events stream for the rest."""
     registration = await deps.authenticator.session(request, session_ref)
@@ -101,13 +101,13 @@ async def submit_turn(
 )
 async def list_turns(
     request: HttpRequest,
-    deps: GatewayDeps,
+    deps: Deps,
     session_ref: SessionRef,
-    status: Literal["queued", "running", "paused", "completed", "failed", "interrupted", "cancelled"] | None = None,
-    limit: Annotated[int, Parameter(ge=1, le=200)] = 50,
-    cursor: str | None = None,
+    status: FromQuery[shapes.TurnStatus | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 50,
+    cursor: FromQuery[str | None] = None,
 ) -> Response[bytes]:
-    """The session's turns in queue order."""
+    """The session's turns, newest first."""
     registration = await deps.authenticator.session(request, session_ref)
     asked = {"limit": str(limit), "status": status, "cursor": cursor}
     query = {name: value for name, value in asked.items() if value is not None}
@@ -120,9 +120,7 @@ async def list_turns(
     operation_id="getTurn",
     operation_class=described({200: shapes.Turn}, 404, 503),
 )
-async def get_turn(
-    request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef, turn_ref: TurnRef
-) -> Response[bytes]:
+async def get_turn(request: HttpRequest, deps: Deps, session_ref: SessionRef, turn_ref: TurnRef) -> Response[bytes]:
     """One turn."""
     registration = await deps.authenticator.session(request, session_ref)
     return Response(await turn_json(deps, registration.session_id, turn_ref), media_type="application/json")
@@ -134,9 +132,7 @@ async def get_turn(
     operation_id="cancelTurn",
     operation_class=described({200: shapes.Turn}, 404, 409, 503),
 )
-async def cancel_turn(
-    request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef, turn_ref: TurnRef
-) -> Response[bytes]:
+async def cancel_turn(request: HttpRequest, deps: Deps, session_ref: SessionRef, turn_ref: TurnRef) -> Response[bytes]:
     """End a queued or paused turn; a running one is stopped by interrupt."""
     registration = await deps.authenticator.session(request, session_ref)
     turn_id = await turn_id_of(deps, registration.session_id, turn_ref)
@@ -159,7 +155,7 @@ async def cancel_turn(
     operation_class=described({202: shapes.InterruptedTurn}, 404, 409, 503),
 )
 async def interrupt_turn(
-    request: HttpRequest, deps: GatewayDeps, session_ref: SessionRef, turn_ref: TurnRef
+    request: HttpRequest, deps: Deps, session_ref: SessionRef, turn_ref: TurnRef
 ) -> Response[bytes]:
     """Ask the running turn to stop; its end is an event. Asking twice is one intent."""
     registration = await deps.authenticator.session(request, session_ref)
