@@ -17,13 +17,20 @@ from domain.ids import Sequence, SessionId, TurnId
 from domain.parts import ForkSource, Part
 
 
-class Ancestor(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn as the walk needs it."""
+class Ancestor(Protocol):
+    """A turn as the walk needs it; `domain.turn.Turn` is one."""
 
-    turn_id: TurnId
-    first_sequence: Sequence
-    parent_turn_id: TurnId | None = None
-    forked_from: ForkSource | None = None
+    @property
+    def turn_id(self) -> TurnId: ...
+
+    @property
+    def first_sequence(self) -> Sequence: ...
+
+    @property
+    def parent_turn_id(self) -> TurnId | None: ...
+
+    @property
+    def forked_from(self) -> ForkSource | None: ...
 
 
 class PastTurn(msgspec.Struct, frozen=True, kw_only=True):

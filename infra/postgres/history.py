@@ -1,5 +1,7 @@
 """What the history for the model is made of: a turn's own events, private parts included, and its line of parents."""
 
+from collections.abc import Sequence as Many
+
 from domain.events.envelope import StoredEvent
 from domain.ids import SessionId, TurnId
 from domain.turn import Turn
@@ -26,3 +28,9 @@ class PostgresHistory:
         sequence: after a fork or regenerate the other branch is not in it. Raises StoreUnavailable."""
         rows = await fetch(self._pool, statements("read_models")["turn_chain"], session_id, turn_id)
         return [from_row(row) for row in rows]
+
+    async def turn_states(self, session_id: SessionId, turn_ids: Many[TurnId]) -> list[StoredEvent]:
+        """Of those turns only what a model's past is made of: inputs and checkpoints, in sequence. Raises
+        StoreUnavailable."""
+        rows = await fetch(self._pool, statements("reads")["turn_states"], session_id, list(turn_ids))
+        return [event_of(row) for row in rows]

@@ -60,10 +60,15 @@ class PostgresWorkers:
             interrupted={row["turn_id"] for row in rows if row["interrupted"] and not row["lost"]},
         )
 
-    async def claimable(self, limit: int) -> list[SessionId]:
+    async def claimable(
+        self, limit: int, *, agent_ids: Many[str] | None = None, take_over: bool = True
+    ) -> list[SessionId]:
         """Sessions in which `claim_turn` would find something, oldest first: open queue and nothing active, paused and
-        continued, or running without a live claim. A plain read that locks nothing; it may be stale at once."""
-        return [row["session_id"] for row in await fetch(self._pool, _SQL["claimable"], limit)]
+        continued, handed back, or (with `take_over`) running without a live claim. Only sessions of `agent_ids` where
+        given. A plain read that locks nothing; it may be stale at once."""
+        agents = None if agent_ids is None else list(agent_ids)
+        rows = await fetch(self._pool, _SQL["claimable"], limit, agents, take_over)
+        return [row["session_id"] for row in rows]
 
     async def unregister(self, worker_id: WorkerId) -> None:
         """End the lease now."""

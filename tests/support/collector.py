@@ -13,11 +13,11 @@ from domain.decisions import Limits, decide
 from domain.errors import Unavailable
 from domain.events import registry
 from domain.events.envelope import StoredEvent
-from domain.history import Ancestor
 from domain.ids import CommandKey, EventId, Micros, Sequence, SessionId, TurnId, WorkerId
 from domain.parts import TextPart
 from domain.ports import Outcome, Publication
 from domain.session import SessionState
+from domain.turn import Turn
 from infra.system import SystemClock, SystemIds
 
 WORKER = WorkerId("00000000-0000-7000-8000-000000000001")
@@ -139,18 +139,11 @@ class Collector:
         assert claim is not None
         return claim
 
-    async def turn_chain(self, session_id: SessionId, turn_id: TurnId) -> list[Ancestor]:
-        chain: list[Ancestor] = []
+    async def turn_chain(self, session_id: SessionId, turn_id: TurnId) -> list[Turn]:
+        chain: list[Turn] = []
         turn = self.state.turns.get(turn_id)
         while turn is not None:
-            chain.append(
-                Ancestor(
-                    turn_id=turn.turn_id,
-                    first_sequence=turn.first_sequence,
-                    parent_turn_id=turn.parent_turn_id,
-                    forked_from=turn.forked_from,
-                )
-            )
+            chain.append(turn)
             turn = None if turn.parent_turn_id is None else self.state.turns[turn.parent_turn_id]
         return chain
 

@@ -9,7 +9,7 @@ import structlog
 
 from domain import commands, frames, replies
 from domain.clock import Clock, IdSource
-from domain.errors import Rejection, StaleFence, TooLarge
+from domain.errors import Rejection, StaleFence, TooLarge, VersionMismatch
 from domain.history import TurnLog
 from domain.ids import SessionId, WorkerId
 from domain.parts import Failure
@@ -127,9 +127,17 @@ class Executor:
             error = group_of.exceptions[0]
             log.warning("turn.too_large", session=self.claim.session_id, turn=self.claim.turn_id)
             reply = await self._give_up(Failure(code="too_large", message=str(error)))
+        except* VersionMismatch:
+            raise
         except* Rejection as group_of:
             codes = sorted({getattr(error, "code", "?") for error in group_of.exceptions})
             log.error("turn.refused", session=self.claim.session_id, turn=self.claim.turn_id, codes=codes)
+        except* Exception as group_of:
+            # Not users' code, that has a root of its own: a fault of ours. A live claim that nobody serves would block
+            # the session.
+            kinds = sorted({type(error).__name__ for error in group_of.exceptions})
+            log.exception("turn.fault", session=self.claim.session_id, turn=self.claim.turn_id, kinds=kinds)
+            reply = await self._give_up(Failure(code="agent_error", message="An internal error ended the turn."))
         finally:
             if self._timer is not None:
                 self._timer.cancel()

@@ -83,3 +83,22 @@ INNER JOIN events AS e
         AND e.turn_id = t.turn_id
 WHERE s.session_id = $1::uuid
 ORDER BY e.sequence;
+
+-- name: turn_states
+-- What a model's past is made of, for a whole conversation in one statement.
+SELECT
+    e.session_id::text AS session_id, e.sequence, e.event_id::text AS event_id, e.type, e.schema_version,
+    e.turn_id::text AS turn_id, e.created_at, e.payload, e.private, e.salt, e.payload_digest, e.private_digest,
+    e.metadata, e.hash
+FROM sessions AS s
+INNER JOIN turns AS t
+    ON t.session_id = s.session_id AND t.generation = s.turns_generation AND t.turn_id = any($2::uuid[])
+INNER JOIN events AS e
+    ON
+        e.session_id = s.session_id
+        AND e.sequence >= t.first_sequence
+        AND e.sequence <= t.last_sequence
+        AND e.turn_id = t.turn_id
+        AND e.type IN ('turn.queued', 'turn.input_rewritten', 'checkpoint.reached')
+WHERE s.session_id = $1::uuid
+ORDER BY e.sequence;

@@ -43,11 +43,14 @@ WHERE
 
 -- name: claimable
 -- A plain read: row locks before the advisory lock would let the feed reorder. Oldest work first.
+-- $2: only sessions of these agents (null: of any); $3: whether dead claims count.
 SELECT found.session_id::text AS session_id FROM (
     SELECT q.session_id, min(q.queued_at) AS since
     FROM turns AS q
     INNER JOIN sessions AS s ON s.session_id = q.session_id AND s.turns_generation = q.generation
-    WHERE q.status = 'queued' AND s.active_turn_id IS NULL AND s.queue_state = 'open' AND NOT s.closing
+    WHERE
+        q.status = 'queued' AND s.active_turn_id IS NULL AND s.queue_state = 'open' AND NOT s.closing
+        AND ($2::text[] IS NULL OR s.agent_id = any($2::text[]))
     GROUP BY q.session_id
     UNION ALL
     SELECT a.session_id, a.queued_at AS since
@@ -56,10 +59,12 @@ SELECT found.session_id::text AS session_id FROM (
     LEFT JOIN claims AS c ON c.session_id = a.session_id
     LEFT JOIN workers AS w ON w.worker_id = c.worker_id
     WHERE
-        (a.status IN ('running', 'paused') AND a.status = 'paused' AND a.continued)
-        OR (
-            a.status IN ('running', 'paused') AND a.status = 'running'
-            AND NOT coalesce(w.expires_at > clock_timestamp(), false)
+        a.status IN ('running', 'paused')
+        AND ($2::text[] IS NULL OR s.agent_id = any($2::text[]))
+        AND (
+            (a.status = 'paused' AND a.continued)
+            OR (a.status = 'running' AND a.released)
+            OR (a.status = 'running' AND $3::boolean AND NOT coalesce(w.expires_at > clock_timestamp(), false))
         )
 ) AS found
 ORDER BY found.since

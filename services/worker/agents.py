@@ -1,0 +1,84 @@
+"""The agents of a worker: loaded from users' modules, recognised, and wrapped in the runtime that runs their kind."""
+
+import inspect
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from domain.runtime import Runtime
+from services.paths import UnloadableObject, load
+
+DEMO = "services.worker.demo:agent"
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+class LoadedAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent that this worker executes."""
+
+    agent_id: str
+    name: str
+    runtime: Runtime
+
+
+def load_agents(words: Sequence[str], model: str | None = None) -> list[LoadedAgent]:
+    """The agents that `module:name` or `id=module:name` mean; the demonstration agent where there are none, on `model`
+    where one is named. Raises UnloadableObject, one line that says why and what to do."""
+    if not words:
+        return [_loaded(f"demo={DEMO}", model)]
+    agents = [_loaded(word, None) for word in words]
+    seen: set[str] = set()
+    for agent in agents:
+        if agent.agent_id in seen:
+            raise UnloadableObject(f"two agents have the id `{agent.agent_id}`: give one another, as id=module:name")
+        seen.add(agent.agent_id)
+    return agents
+
+
+def _loaded(word: str, model: str | None) -> LoadedAgent:
+    before, equals, after = word.partition("=")
+    target = after if equals else word
+    agent_id = before if equals else target.rpartition(":")[2].rpartition(".")[2]
+    if _ID.fullmatch(agent_id) is None:
+        raise UnloadableObject(f"`{agent_id}` cannot be an agent's id: letters, digits, - _ and . only")
+    # A terminal's banner is not for a server's log.
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
+    found = load(target)
+    return LoadedAgent(agent_id=agent_id, name=_name_of(found) or agent_id, runtime=_runtime_of(target, found, model))
+
+
+def _runtime_of(target: str, found: Any, model: str | None) -> Runtime:
+    if inspect.isasyncgenfunction(found):
+        from services.worker.runtimes.callable import CallableRuntime
+
+        return CallableRuntime(found)
+    # Imported late: who serves functions only does not pay two seconds for it.
+    if type(found).__module__.partition(".")[0] == "pydantic_ai":
+        from pydantic_ai import Agent
+
+        if isinstance(found, Agent):
+            from services.worker.runtimes.pydantic_ai import PydanticAIRuntime
+
+            return PydanticAIRuntime(found, None if model is None else _model(model))
+    raise UnloadableObject(
+        f"`{target}` is a {type(found).__name__}: neither an async generator function nor a pydantic-ai Agent"
+    )
+
+
+def _model(name: str) -> Any:
+    from pydantic_ai.exceptions import UserError
+    from pydantic_ai.models import infer_model
+
+    try:
+        return infer_model(name)
+    except (UserError, ValueError, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise UnloadableObject(f"the model `{name}` cannot be used: {reason}") from error
+
+
+def _name_of(found: Any) -> str | None:
+    name = getattr(found, "name", None)
+    return name if isinstance(name, str) and name else None

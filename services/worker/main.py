@@ -1,0 +1,119 @@
+"""The worker's process: `run` executes turns until SIGTERM or SIGINT."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from domain.errors import Unavailable
+from domain.ids import WorkerId
+from infra.nats.subscriber import NatsSubscriber
+from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
+from infra.postgres.history import PostgresHistory
+from infra.postgres.workers import PostgresWorkers
+from infra.settings import Settings
+from infra.system import SystemClock, SystemIds
+from services.lifecycle import Life
+from services.wiring import open_pipeline, open_pool, open_publisher
+from services.worker.agents import LoadedAgent, load_agents
+from services.worker.claims import Claims
+from services.worker.executor.bounds import Bounds
+from services.worker.executor.executor import Tools
+from services.worker.leases import Leases
+from services.worker.slots import Slots
+
+log = structlog.get_logger("turnlog.worker")
+
+_ANNOUNCE_SECONDS = 1.0
+
+
+def bounds(settings: Settings) -> Bounds:
+    """Times and sizes of executions."""
+    return Bounds(
+        delta_seconds=settings.worker.delta_seconds,
+        snapshot_seconds=settings.worker.snapshot_seconds,
+        slowest_snapshot_seconds=max(settings.worker.slowest_snapshot_seconds, settings.worker.snapshot_seconds),
+        result_bytes=int(settings.limits.tool_result_bytes),
+        # The rest of a payload, and what the estimate of an item misses, need some room.
+        event_bytes=int(settings.limits.event_bytes) * 15 // 16,
+        item_bytes=min(256 * 1024, int(settings.limits.event_bytes) // 2),
+    )
+
+
+async def run(settings: Settings) -> int:
+    """Raises SettingMissing, UnloadableObject, and whatever a user's module raises while it is imported."""
+    settings.dsn("worker")
+    # First of all, since it may take seconds: a worker that has a lease must be able to keep it.
+    agents = load_agents(settings.worker.agents, settings.worker.model)
+    clock, ids = SystemClock(), SystemIds()
+    worker_id = WorkerId(ids.uuid7())
+    life = Life()
+    with life.signals():
+        async with (
+            open_publisher(settings, "worker") as (broker, notifier),
+            open_pipeline(settings, "worker", notifier) as pipeline,
+            open_pool(settings, "worker") as pool,
+        ):
+            subscriber = NatsSubscriber(broker)
+            leases = Leases(
+                lambda: _workers(settings),
+                worker_id,
+                lease_seconds=settings.turn.lease_seconds,
+                heartbeat_seconds=settings.turn.heartbeat_seconds,
+                clock=clock,
+                on_lost=lambda turn_id: slots.lost(turn_id),
+                on_interrupted=lambda turn_id: slots.interrupt(turn_id),
+            )
+            tools = Tools(
+                pipeline=pipeline,
+                turn_log=PostgresHistory(pool),
+                notifier=notifier,
+                lease=leases,
+                clock=clock,
+                ids=ids,
+                bounds=bounds(settings),
+            )
+            slots = Slots(worker_id, {agent.agent_id: agent.runtime for agent in agents}, tools, leases, subscriber)
+            claims = Claims(
+                PostgresWorkers(pool, settings.turn.lease_seconds),
+                slots,
+                leases,
+                [agent.agent_id for agent in agents],
+                count=settings.worker.slots,
+                poll_seconds=settings.worker.poll_seconds,
+            )
+            leases.start()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    announcing = tasks.create_task(_announce(PostgresCatalogue(pool), worker_id, agents))
+                    wake = await subscriber.subscribe_wake(settings.worker.pool, claims.wake)
+                    working = tasks.create_task(claims.run(life.stopping, settings.worker.drain_seconds))
+                    log.info("worker.runs", worker=worker_id, agents=[agent.agent_id for agent in agents])
+                    await asyncio.wait(
+                        [working, tasks.create_task(life.stopping.wait())], return_when=asyncio.FIRST_COMPLETED
+                    )
+                    announcing.cancel()
+                    await working
+                    wake.close()
+            finally:
+                await leases.stop()
+    return 0
+
+
+@asynccontextmanager
+async def _workers(settings: Settings) -> AsyncIterator[PostgresWorkers]:
+    async with open_pool(settings, "worker", size=1) as pool:
+        yield PostgresWorkers(pool, settings.turn.lease_seconds)
+
+
+async def _announce(catalogue: PostgresCatalogue, worker_id: WorkerId, agents: list[LoadedAgent]) -> None:
+    """Say what this worker can execute, as soon as the database is there."""
+    entries = [AgentEntry(agent.agent_id, agent.name) for agent in agents]
+    while True:
+        try:
+            await catalogue.announce(worker_id, entries)
+        except Unavailable:
+            await asyncio.sleep(_ANNOUNCE_SECONDS)
+        else:
+            return

@@ -1,0 +1,155 @@
+"""One slot of a worker: claim a session's turn, execute it, and go on with what its end claimed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from domain import commands, replies
+from domain.errors import Rejection, StoreUnavailable, Unavailable, VersionMismatch
+from domain.frames import RuntimeFrame
+from domain.ids import CommandKey, SessionId, TurnId, WorkerId
+from domain.runtime import Capabilities, Execution, Runtime, RuntimeFailed
+from infra.nats.subscriber import Subscription
+from services.worker.executor.executor import Executor, Tools
+from services.worker.leases import Leases
+from services.worker.runtimes.outlet import Outlet
+
+log = structlog.get_logger("turnlog.worker")
+
+_RETRY_SECONDS = 0.2
+
+_claim_reply = msgspec.json.Decoder(replies.ClaimReply)
+_signal = msgspec.json.Decoder(dict[str, str])
+
+
+class Signals(Protocol):
+    """What a slot needs of `NatsSubscriber`."""
+
+    async def subscribe_signals(
+        self, turn_id: TurnId, on_signal: Callable[[bytes], None], on_gap: Callable[[], None]
+    ) -> Subscription: ...
+
+
+class Slots:
+    """Executes turns; `running` are those under way, by turn id."""
+
+    def __init__(
+        self,
+        worker_id: WorkerId,
+        runtimes: Mapping[str, Runtime],
+        tools: Tools,
+        leases: Leases,
+        signals: Signals,
+    ) -> None:
+        self.running: dict[str, Executor] = {}
+        self.draining = False
+        self._worker_id = worker_id
+        self._runtimes = runtimes
+        self._tools = tools
+        self._leases = leases
+        self._signals = signals
+        self._claims = 0
+
+    async def work(self, session_id: SessionId) -> None:
+        """Claim what may start in that session and execute it, and what follows."""
+        claim = await self._claim(session_id)
+        while claim is not None:
+            claim = await self._execute(claim)
+
+    def interrupt(self, turn_id: str) -> None:
+        """A stored intent was seen."""
+        executor = self.running.get(turn_id)
+        if executor is not None:
+            executor.interrupt()
+
+    def lost(self, turn_id: str) -> None:
+        """Another worker holds the turn now."""
+        executor = self.running.get(turn_id)
+        if executor is not None:
+            executor.lost()
+
+    def release_all(self) -> None:
+        """Hand back what still runs."""
+        for executor in list(self.running.values()):
+            executor.release()
+
+    async def _claim(self, session_id: SessionId) -> replies.ClaimedTurn | None:
+        self._claims += 1
+        command = commands.ClaimTurn(
+            session_id=session_id,
+            key=CommandKey(f"c:{self._worker_id}:{self._claims}"),
+            by="worker",
+            worker_id=self._worker_id,
+        )
+        while True:
+            try:
+                outcome = await self._tools.pipeline.execute(command)
+            except VersionMismatch:
+                raise
+            except Rejection:
+                return None
+            except StoreUnavailable:
+                # It may have been committed. A claim that nobody executes would block the session: the same key
+                # settles it.
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Unavailable:
+                return None
+            else:
+                return _claim_reply.decode(outcome.reply).claim
+
+    async def _execute(self, claim: replies.ClaimedTurn) -> replies.ClaimedTurn | None:
+        runtime = self._runtimes.get(claim.agent_id) or MissingRuntime(claim.agent_id)
+        executor = Executor(claim, runtime, self._tools, self._next_for)
+        self._leases.hold(claim)
+        self.running[claim.turn_id] = executor
+        log.info("turn.executes", session=claim.session_id, turn=claim.turn_id, attempt=claim.attempt)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                # Beside the execution: a turn does not wait for the broker.
+                listening = tasks.create_task(self._listen(claim.turn_id))
+                if self.draining:
+                    executor.release()
+                following = await executor.run()
+                listening.cancel()
+        finally:
+            del self.running[claim.turn_id]
+            self._leases.release(claim.turn_id)
+        return following
+
+    async def _listen(self, turn_id: str) -> None:
+        def on_signal(message: bytes) -> None:
+            try:
+                kind = _signal.decode(message).get("type")
+            except msgspec.DecodeError:
+                return
+            if kind == "interrupt":
+                self.interrupt(turn_id)
+
+        # After a gap the next heartbeat tells of stored intents.
+        subscription = await self._signals.subscribe_signals(TurnId(turn_id), on_signal, lambda: None)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            subscription.close()
+
+    def _next_for(self) -> WorkerId | None:
+        return None if self.draining else self._worker_id
+
+
+class MissingRuntime:
+    """Stands in for an agent that this worker does not have: its turn fails and says so."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, agent_id: str) -> None:
+        self._agent_id = agent_id
+
+    def execute(self, execution: Execution) -> AsyncGenerator[RuntimeFrame, None]:
+        """Fails at once."""
+        return Outlet().stream(self._fail)
+
+    async def _fail(self, outlet: Outlet) -> None:
+        raise RuntimeFailed("agent_error", f"No worker has the agent {self._agent_id} any more.")
