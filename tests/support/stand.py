@@ -150,11 +150,15 @@ class Stand:
     def text(self, claim: replies.ClaimedTurn, text: str, frame: int = 1, **more: Any) -> Draft:
         """A completed text item, two frames and no delta but one."""
         first = FrameNumber(claim.frame_base + frame)
-        fields: dict[str, Any] = {"item_id": ItemId(self.ids.uuid7()), "message_id": self.ids.uuid7(), **more}
+        fields: dict[str, Any] = {
+            "item_id": ItemId(self.ids.uuid7()),
+            "message_id": self.ids.uuid7(),
+            "kind": "text",
+            **more,
+        }
         data = ItemCompleted(
             attempt=claim.attempt,
             frame=first + 2,
-            kind="text",
             text=text,
             frames=ItemFrames(runs=[(first, 3)], cuts=[len(text)]),
             **fields,
