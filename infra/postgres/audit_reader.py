@@ -1,6 +1,8 @@
 """Everything that is stored of sessions, for an audit: session by session, in pages, in bounded memory."""
 
-from collections.abc import AsyncIterator
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,9 +34,9 @@ class SessionIds(msgspec.Struct, frozen=True):
 
 
 class SessionPage(msgspec.Struct, frozen=True):
-    """Some events of one session and the rows that name a sequence up to the last of them (`turns`, `messages`: columns of
-    the read model; `replies`: place, key, fence, reply). The last page of a session has its head and all rows that are
-    left."""
+    """Some events of one session and the rows that name a sequence up to the last of them, beginning with that sequence
+    (`turns`, `messages`: then the columns of the read model; `replies`: then key, fence, reply). The last page of a
+    session has no events, but its head and all rows that are left."""
 
     session_id: str
     events: list[StoredEvent]
@@ -46,8 +48,8 @@ class SessionPage(msgspec.Struct, frozen=True):
 
 
 class _Rows:
-    """A server-side cursor over rows that begin with session_id, read ahead by a page. Pages shrink where rows are large,
-    because one row may hold half a megabyte."""
+    """A server-side cursor over rows that begin with session_id, read ahead by a page. Pages shrink where rows are
+    large, because one row may hold half a megabyte."""
 
     def __init__(self, cursor: Any, measured: tuple[int, ...] = ()) -> None:
         self._cursor = cursor
@@ -99,10 +101,36 @@ class _Rows:
 
 
 class AuditReader:
-    """Reads through one connection of its own; one range at a time."""
+    """Reads through one connection of its own; one thing at a time."""
 
     def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         self._connection = connection
+
+    async def heads(self) -> AsyncIterator[tuple[str, int, bytes]]:
+        """(session_id, last_sequence, head_hash) of every session, in the order of their ids."""
+        async with self._connection.transaction(isolation="repeatable_read", readonly=True):
+            async for row in self._connection.cursor(_SQL["all_heads"], prefetch=_MOST_ROWS):
+                yield row["session_id"], row["last_sequence"], row["head_hash"]
+
+    async def hashes_at(self, places: Many[tuple[str, int]]) -> list[bytes | None]:
+        """The hash of each (session_id, sequence), None where there is no such event."""
+        rows = await self._connection.fetch(_SQL["hashes_at"], [s for s, _ in places], [n for _, n in places])
+        return [row["hash"] for row in rows]
+
+    async def missing_blobs(self, digests: Many[bytes]) -> list[bytes]:
+        """Those of them that are not stored."""
+        return [row["sha256"] for row in await self._connection.fetch(_SQL["missing_blobs"], list(digests))]
+
+    async def damaged_blobs(self) -> AsyncIterator[str]:
+        """Names of stored attachments whose content has another digest or size than it should, in hex."""
+        async with self._connection.transaction(isolation="repeatable_read", readonly=True):
+            async for sha256, size in self._connection.cursor(_SQL["blobs"]):
+                found, length = hashlib.sha256(), 0
+                async for (content,) in self._connection.cursor(_SQL["blob_chunks"], sha256, prefetch=1):
+                    found.update(content)
+                    length += len(content)
+                if (found.digest(), length) != (sha256, size):
+                    yield sha256.hex()
 
     async def ranges(self, events: int) -> list[SessionIds]:
         """The whole space of ids, cut into ranges with about that many events each."""
@@ -127,10 +155,18 @@ class AuditReader:
                 while page := await events.take_page(session_id):
                     some = [StoredEvent(*row) for row in page]
                     place = some[-1].sequence
-                    yield SessionPage(session_id, some, *[await rows.take(session_id, place) for rows in kinds])
-                left = [await rows.take(session_id, END) for rows in kinds]
+                    turns, messages, replies = [await rows.take(session_id, place) for rows in kinds]
+                    yield SessionPage(session_id, some, turns, messages, replies)
+                turns, messages, replies = [await rows.take(session_id, END) for rows in kinds]
                 head = await heads.take(session_id, END)
-                yield SessionPage(session_id, [], *left, last=True, head=head[0] if head else None)
+                yield SessionPage(session_id, [], turns, messages, replies, True, head[0] if head else None)
+
+    async def events(self, ids: SessionIds) -> AsyncGenerator[list[StoredEvent], None]:
+        """Only the events, page by page, in the order (session_id, sequence)."""
+        async with self._connection.transaction(isolation="repeatable_read", readonly=True):
+            rows = await self._open("events", ids, (7, 8))
+            while (row := await rows.peek()) is not None:
+                yield [StoredEvent(*row) for row in await rows.take_page(row[0])]
 
     async def _open(self, name: str, ids: SessionIds, measured: tuple[int, ...] = ()) -> _Rows:
         return _Rows(await self._connection.cursor(_SQL[name], ids.first, ids.last), measured)

@@ -47,12 +47,13 @@ class Finding(msgspec.Struct, frozen=True):
 class SessionReport(msgspec.Struct):
     """What the audit of one session came to. `skipped`: events of types or versions this release does not know, and
     how many. `judged_to`: the last event that the rules beyond chain and digests were applied to; after an event that
-    cannot be trusted a fold would mean nothing."""
+    cannot be trusted a fold would mean nothing. `blobs`: attachments that inputs name, with the sequence that does."""
 
     session_id: str
     events: int = 0
     judged_to: int = 0
     erased_to: int = 0
+    blobs: dict[str, int] = {}
     skipped: dict[str, int] = {}
     findings: list[Finding] = []
 

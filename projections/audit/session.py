@@ -9,6 +9,7 @@ from domain.events.base import Event, ExecutorEvent
 from domain.events.envelope import StoredEvent
 from domain.events.registry import EVENT_TYPES, UnknownEvent
 from domain.ids import SessionId, TurnId
+from domain.parts import FilePart
 from domain.session import SessionState, evolve
 from domain.turn import IllegalTransition, Turn
 from projections.audit.findings import Findings, SessionReport
@@ -142,7 +143,11 @@ class SessionAudit:
 
     def _of_turn(self, stored: StoredEvent, event: Event, subject: Turn) -> None:
         turn_id, sequence = subject.turn_id, stored.sequence
-        if isinstance(event, turn.TurnStarted):
+        if isinstance(event, turn.TurnQueued | turn.InputRewritten):
+            for part in event.input:
+                if isinstance(part, FilePart):
+                    self._report.blobs.setdefault(part.blob, sequence)
+        elif isinstance(event, turn.TurnStarted):
             if turn_id not in self._frames:
                 self._frames[turn_id] = FrameLine(self._findings)
                 self._tools[turn_id] = Tools(self._findings)

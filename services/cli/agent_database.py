@@ -1,0 +1,25 @@
+"""Where the commands that read the agent database themselves find it."""
+
+from infra.embedded import EmbeddedPostgres
+from infra.postgres.names import database_name, role_name
+from infra.settings import Settings, load
+from services.cli.failures import CannotRun
+
+
+def agent_database(settings: Settings | None = None) -> str:
+    """URL of the agent database for the projector role, which may read it: the setting, or that of the servers that
+    `turnlog up` runs on the data directory. Raises CannotRun."""
+    settings = settings or load()
+    if settings.postgres.projector is not None:
+        return settings.dsn("projector")
+    directory = settings.data.absolute() / "postgres"
+    port = directory / "port"
+    if not port.is_file():
+        raise CannotRun(
+            f"there is no installation in {settings.data}: run this where `turnlog up` runs, or set"
+            " TURNLOG_POSTGRES_PROJECTOR to the URL of the agent database"
+        )
+    server = EmbeddedPostgres(directory, version=settings.postgres.version)
+    server.port = int(port.read_text())
+    role = role_name("projector", settings.namespace)
+    return server.dsn(role, server.password_of(role), database_name("agent", settings.namespace))
