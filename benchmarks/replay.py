@@ -1,0 +1,90 @@
+"""Replay of a long session through a gateway against a bare `asyncpg.fetch` of its rows.
+
+`python -m benchmarks.replay [--rounds N] [--events N]`. The client reads the stream from 0 to the last event over HTTP;
+the bare fetch takes the same columns of the same rows in one statement. Both are repeated in turn, in one run.
+"""
+
+import argparse
+import asyncio
+import time
+from typing import Any
+
+import asyncpg
+
+from benchmarks.streams import StreamStand, stream_stand
+from tests.support.delivery import Writer
+
+_BATCH = 500
+_SQL = """
+SELECT sequence, event_id, type, schema_version, turn_id, created_at, payload
+FROM events WHERE session_id = $1 AND sequence > 0 ORDER BY sequence
+"""
+
+
+async def bare(stand: StreamStand, session: str) -> float:
+    """Seconds."""
+    connection = await asyncpg.connect(stand.cluster.dsn())
+    try:
+        await connection.fetchval("SELECT count(*) FROM events")
+        begin = time.perf_counter()
+        rows = await connection.fetch(_SQL, session)
+        took = time.perf_counter() - begin
+        assert rows[-1]["sequence"] == len(rows)
+        return took
+    finally:
+        await connection.close()
+
+
+async def replayed(stand: StreamStand, session: str, last: int) -> tuple[float, int]:
+    """Seconds until the last event has come, and bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", stand.gateway.port, limit=2**22)
+    try:
+        request = f"GET /v1/sessions/{session}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
+        begin = time.perf_counter()
+        writer.write(request.encode())
+        marker, tail, size = b"\nid: %d\n" % last, b"", 0
+        while marker not in tail:
+            data = await reader.read(2**20)
+            assert data, "the stream ended early"
+            size += len(data)
+            tail = tail[-64:] + data
+        return time.perf_counter() - begin, size
+    finally:
+        writer.close()
+
+
+async def fill(session: Writer, events: int) -> int:
+    """Commits so many; returns the last sequence."""
+    for _ in range(events // _BATCH):
+        await session.append(_BATCH, pad=100)
+    return 3 + events // _BATCH * _BATCH
+
+
+async def run(rounds: int, events: int) -> list[dict[str, Any]]:
+    """Prints and returns one line a round. `ratio`: speed of the replay by that of the bare fetch."""
+    results = []
+    async with stream_stand(pinned=False) as stand:
+        session = await stand.session()
+        last = await fill(session, events)
+        for number in range(rounds):
+            fetched = await bare(stand, session.session)
+            took, size = await replayed(stand, session.session, last)
+            results.append(
+                {
+                    "events": last,
+                    "bare_seconds": round(fetched, 3),
+                    "replay_seconds": round(took, 3),
+                    "mib_per_second": round(size / took / 2**20),
+                    "ratio": round(fetched / took, 2),
+                }
+            )
+            print(f"replay, round {number + 1}: {results[-1]}", flush=True)
+    return results
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--events", type=int, default=100_000)
+    given = parser.parse_args()
+    asyncio.run(run(given.rounds, given.events))
