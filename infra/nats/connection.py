@@ -14,15 +14,14 @@ from collections.abc import AsyncIterator, Callable
 from enum import Enum
 
 import structlog
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as ClientSubscription
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from infra.nats.answer import answered, ping
 from infra.nats.binding import Binding
 from infra.nats.cancellation import heed_cancellation
+from infra.nats.client import BrokerClient, answered
 from infra.nats.options import BrokerOptions
 
 _log = structlog.get_logger(__name__)
@@ -63,7 +62,7 @@ class BrokerConnection:
         self.max_payload = 1 << 20
         """Of one message with its headers, in bytes: what the last server said, until then a server's default."""
 
-        self._client: Client | None = None
+        self._client: BrokerClient | None = None
         self._closed: Future[None] = asyncio.get_running_loop().create_future()
         self._bindings: dict[Binding, None] = {}
         self._owners: dict[ClientSubscription, Binding] = {}
@@ -73,19 +72,20 @@ class BrokerConnection:
         self._up = asyncio.Event()
         self._was_up = False
         self._told_away = False
+        self._shown = [url.rpartition("@")[2] for url in options.servers]  # never credentials
 
     @property
     def is_connected(self) -> bool:
         return self._up.is_set() and self._client is not None and self._client.is_connected
 
     @property
-    def client(self) -> Client:
+    def client(self) -> BrokerClient:
         """The client of this very connection: not to be kept. Raises NotConnected."""
         if self._client is None or not self.is_connected:
             raise NotConnected
         return self._client
 
-    async def connected(self) -> Client:
+    async def connected(self) -> BrokerClient:
         """Waits until the broker is there."""
         while not self.is_connected:
             await self._up.wait()
@@ -107,7 +107,7 @@ class BrokerConnection:
         try:
             client = self.client
             await self._bind(binding, client)
-            pong = await ping(client)
+            pong = await client.ping()
             if not await answered(pong, self._closed, _ANSWER_SECONDS):
                 binding.stale = True
                 pong.add_done_callback(lambda _: binding.settle())  # a broker that was only slow
@@ -120,7 +120,7 @@ class BrokerConnection:
 
     async def flush(self) -> None:
         """Returns once the broker has processed what was sent before. Raises NotConnected, nats errors."""
-        if not await answered(await ping(self.client), self._closed, _ANSWER_SECONDS):
+        if not await answered(await self.client.ping(), self._closed, _ANSWER_SECONDS):
             raise NotConnected
 
     async def run(self) -> None:
@@ -140,7 +140,7 @@ class BrokerConnection:
     async def _keep_up(self) -> None:
         failures = 0
         while True:
-            if await self._open():
+            if await self._opened():
                 failures = 0
                 await self._loss()
             else:
@@ -149,8 +149,15 @@ class BrokerConnection:
             await asyncio.sleep(random.uniform(bound / 2, bound))
             heed_cancellation()
 
+    async def _opened(self) -> bool:
+        try:
+            return await self._open()
+        except Exception:  # noqa: BLE001 - root of a task that must not end: the next try has a new client
+            _log.exception("broker connection failed")
+            return False
+
     async def _open(self) -> bool:
-        client, closed = self._client, self._closed = Client(), asyncio.get_running_loop().create_future()
+        client, closed = self._client, self._closed = BrokerClient(), asyncio.get_running_loop().create_future()
 
         async def on_closed() -> None:
             if not closed.done():
@@ -179,15 +186,13 @@ class BrokerConnection:
                 for binding in missing:
                     binding.stale = True
                     await self._bind(binding, client)
-                if not await answered(await ping(client), closed, _ANSWER_SECONDS):
+                if not await answered(await client.ping(), closed, _ANSWER_SECONDS):
                     raise TimeoutError
         except (NatsError, OSError, TimeoutError) as error:
             self._say_away(error)
-            with contextlib.suppress(NatsError, OSError, TimeoutError):
-                # Bounded: a client whose socket is stuck waits for it in its own shutdown.
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await client.close()
+            await client.close()
             return False
+        heed_cancellation()
         self._up.set()
         self._say_back()
         for binding in list(self._bindings):
@@ -196,7 +201,7 @@ class BrokerConnection:
         self._was_up = True
         return True
 
-    async def _bind(self, binding: Binding, client: Client) -> None:
+    async def _bind(self, binding: Binding, client: BrokerClient) -> None:
         binding.client = client
         options = self.options
         subscription = await client.subscribe(
@@ -244,10 +249,10 @@ class BrokerConnection:
         client, self._client = self._client, None
         if client is None or client.is_closed:
             return
-        with contextlib.suppress(NatsError, OSError):
-            if client.is_connected:
-                await answered(await ping(client), self._closed, _CLOSE_SECONDS / 2)
-            await client.close()
+        if client.is_connected:
+            with contextlib.suppress(NatsError, OSError):
+                await answered(await client.ping(), self._closed, _CLOSE_SECONDS / 2)
+        await client.close()
 
     def _tell(self, state: ConnectionState) -> None:
         for listener in self._listeners:
@@ -264,12 +269,12 @@ class BrokerConnection:
     def _say_away(self, error: Exception | None) -> None:
         if not self._told_away:
             self._told_away = True
-            _log.warning("broker away", servers=self.options.servers, reason=_text(error))
+            _log.warning("broker away", servers=self._shown, reason=_text(error))
 
     def _say_back(self) -> None:
         if self._told_away:
             self._told_away = False
-            _log.info("broker back", servers=self.options.servers)
+            _log.info("broker back", servers=self._shown)
 
 
 @contextlib.asynccontextmanager

@@ -18,6 +18,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import Header
 
 from domain.ids import SessionId
+from infra.nats.cancellation import heed_cancellation
 from infra.nats.connection import BrokerConnection, NotConnected
 from infra.nats.subjects import Subjects
 
@@ -128,6 +129,7 @@ class LiveReader:
                 await self._connection.client.publish(
                     self._request_subject, msgspec.json.encode(request), reply=f"{self._inbox}.{token}"
                 )
+                heed_cancellation()
                 more = await page.more
         except (NotConnected, NatsError, OSError, TimeoutError) as error:
             raise LiveUnavailable from error

@@ -98,7 +98,8 @@ class Streams:
                 self._ready.set()
             heed_cancellation()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), _LOOK_SECONDS if ensured else _RETRY_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS if ensured else _RETRY_SECONDS):
+                    await self._look.wait()
 
     async def ensure(self, configuration: StreamConfig) -> None:
         """Makes one stream, or changes it the first time. Raises NotConnected and nats errors. What the broker cannot
