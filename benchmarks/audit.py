@@ -1,7 +1,7 @@
 """Audit against a bare asyncpg fetch of the same rows: `python -m benchmarks.audit [--sessions N] [--giant TURNS]`.
 
-Both read in one process from one server in one run; the bare fetch takes the same columns of events, turns, messages and
-command_log in pages by a cursor and looks at nothing.
+Both read in one process from one server in one run; the bare fetch takes the same columns of events, turns, messages
+and command_log in pages by a cursor and looks at nothing.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import Any
 
 import asyncpg
 
-from infra.postgres.audit_reader import HIGHEST, LOWEST, SessionIds, open_audit_reader
+from infra.postgres.audit_reader import HIGHEST, LOWEST, open_audit_reader
 from infra.postgres.sql import statements
 from services.cli.auditing import audit_range
 from tests.support.migrations import agent

@@ -54,10 +54,10 @@ def export_line(event: StoredEvent) -> bytes:
 
 
 def parse_line(line: bytes) -> StoredEvent:
-    """The event in a line, without its private part. Raises BadLine."""
+    """The event in a line, without its private part. There is one way to write it, to the byte. Raises BadLine."""
     try:
         found = _decode(line)
-        return StoredEvent(
+        event = StoredEvent(
             session_id=SessionId(found.session_id),
             sequence=Sequence(found.sequence),
             event_id=EventId(found.event_id),
@@ -73,7 +73,10 @@ def parse_line(line: bytes) -> StoredEvent:
             metadata=bytes(found.metadata),
             hash=bytes.fromhex(found.hash),
         )
-    except (msgspec.DecodeError, ValueError) as error:
+        if export_line(event) != line:
+            raise BadLine("it is not written as an export writes it")
+        return event
+    except (msgspec.DecodeError, ValueError, OverflowError) as error:
         raise BadLine(str(error)) from error
 
 

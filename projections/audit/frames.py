@@ -8,6 +8,11 @@ from domain.ids import FRAMES_PER_ATTEMPT
 from projections.audit.findings import Findings
 
 
+def from_outside(event: turn.TurnCompleted) -> bool:
+    """The end was not written by the attempt: then it has the first number of the base after it."""
+    return event.frame == (event.attempt + 1) * FRAMES_PER_ATTEMPT
+
+
 class FrameLine:
     """The numbers that the newest attempt has used, as few spans `[begin, end)` in order: open items leave holes, which
     their completion fills."""
@@ -24,33 +29,38 @@ class FrameLine:
         """An event whose type is not known may have used a number: nothing is said about holes from here on."""
         self._blind = True
 
-    def started(self, event: turn.TurnStarted, sequence: int) -> None:
-        """The start takes the number `frame_base`."""
+    def _started(self, event: turn.TurnStarted, sequence: int) -> None:
         if event.attempt != self._attempt:
             self._attempt = event.attempt
             self._begins, self._ends, self._newest = [], [], -1
         self._single(event.frame_base, event.type, sequence)
 
-    def apply(self, event: ExecutorEvent, sequence: int, *, erased: bool) -> None:
-        """An event of the attempt with its number; an item with all of its numbers."""
+    def apply(self, event: Event, sequence: int, *, erased: bool) -> None:
+        """An event of the turn: with its number where it has one, an item with all of its numbers."""
+        match event:
+            case turn.TurnStarted():
+                self._started(event, sequence)
+            case turn.TurnCompleted() if from_outside(event):
+                pass
+            case ExecutorEvent():
+                self._executor(event, sequence, erased)
+            case turn.TurnFailed(frame=int() as frame) | turn.TurnInterrupted(frame=int() as frame):
+                self._single(frame, event.type, sequence)
+                self._ended(event, frame, sequence)
+
+    def _executor(self, event: ExecutorEvent, sequence: int, erased: bool) -> None:
         if isinstance(event, item.ItemCompleted):
             self._ascend(event.frame, event.type, sequence)
             self._item(event, sequence, erased)
         else:
             self._single(event.frame, event.type, sequence)
         if isinstance(event, turn.TurnPaused | turn.TurnCompleted):
-            self.ended(event, event.frame, sequence)
+            self._ended(event, event.frame, sequence)
         if isinstance(event, turn.TurnPaused) and event.next_frame != event.frame + 1:
             self._findings.add(sequence, "frames", f"next frame {event.next_frame} after a pause at {event.frame}")
 
-    def failed(self, event: turn.TurnFailed | turn.TurnInterrupted, sequence: int) -> None:
-        """An end that may have come from outside, without a number."""
-        if event.frame is not None:
-            self._single(event.frame, event.type, sequence)
-            self.ended(event, event.frame, sequence)
-
-    def ended(self, event: Event, frame: int, sequence: int) -> None:
-        """Nothing is open any more, so nothing may be missing."""
+    def _ended(self, event: Event, frame: int, sequence: int) -> None:
+        # Nothing is open any more, so nothing may be missing.
         whole = ([self._attempt * FRAMES_PER_ATTEMPT], [frame + 1])
         if (self._begins, self._ends) != whole and not self._blind:
             holes = [f"{end}..{begin - 1}" for begin, end in zip(self._begins[1:], self._ends, strict=False)]

@@ -5,13 +5,13 @@ from collections.abc import Sequence as Many
 import msgspec
 
 from domain.events import hook, session, turn
-from domain.events.base import Event, ExecutorEvent
+from domain.events.base import Event
 from domain.events.envelope import StoredEvent
 from domain.events.registry import EVENT_TYPES, UnknownEvent
 from domain.ids import SessionId, TurnId
 from domain.parts import FilePart
 from domain.session import SessionState, evolve
-from domain.turn import IllegalTransition, Turn
+from domain.turn import Turn
 from projections.audit.findings import Findings, SessionReport
 from projections.audit.frames import FrameLine
 from projections.audit.heads import Anchored, HeadRow, head_difference
@@ -116,12 +116,12 @@ class SessionAudit:
             return False
         try:
             evolve(state, event, turn_id, sequence, stored.created_at)
-        except IllegalTransition as impossible:
+            if turn_id is not None:
+                self._of_turn(stored, event, state.turns[turn_id])
+        except ValueError as impossible:  # IllegalTransition, and what no fold can make sense of
             late = stored.type == "tool_result.snapshot" and subject is not None and subject.terminal
             self._findings.add(sequence, "tool_before_end" if late else "transition", str(impossible))
             return False
-        if turn_id is not None:
-            self._of_turn(stored, event, state.turns[turn_id])
         return True
 
     def _after_the_end(self, stored: StoredEvent, event: Event, turn_id: TurnId) -> bool:
@@ -147,17 +147,12 @@ class SessionAudit:
             for part in event.input:
                 if isinstance(part, FilePart):
                     self._report.blobs.setdefault(part.blob, sequence)
-        elif isinstance(event, turn.TurnStarted):
-            if turn_id not in self._frames:
-                self._frames[turn_id] = FrameLine(self._findings)
-                self._tools[turn_id] = Tools(self._findings)
-            self._frames[turn_id].started(event, sequence)
-        elif turn_id in self._frames:
-            if isinstance(event, ExecutorEvent):
-                self._frames[turn_id].apply(event, sequence, erased=stored.salt is None)
-                self._tools[turn_id].apply(event, sequence)
-            elif isinstance(event, turn.TurnFailed | turn.TurnInterrupted):
-                self._frames[turn_id].failed(event, sequence)
+        elif isinstance(event, turn.TurnStarted) and turn_id not in self._frames:
+            self._frames[turn_id] = FrameLine(self._findings)
+            self._tools[turn_id] = Tools(self._findings)
+        if turn_id in self._frames:
+            self._frames[turn_id].apply(event, sequence, erased=stored.salt is None)
+            self._tools[turn_id].apply(event, sequence)
         if self._complete:
             place = subject.enqueue_sequence
             self._message_rows.fold(event, turn_id, place, sequence, stored.event_id, stored.created_at)

@@ -5,14 +5,16 @@ import msgspec
 from domain.events import item, turn
 from domain.events.base import Event
 from projections.audit.findings import Findings
+from projections.audit.frames import from_outside
 
 
 class ToolCall(msgspec.Struct):
-    """What the log has told of one call, known by the id of its item."""
+    """What the log has told of one call, known by the id of its item. `revision`: (attempt, number), since a tool that
+    may run again counts its results anew."""
 
     idempotent: bool
     starts: int = 0
-    revision: int = 0
+    revision: tuple[int, int] = (0, 0)
     final: bool = False
     superseded: bool = False
 
@@ -37,7 +39,7 @@ class Tools:
                 for item_id in event.item_ids:
                     if item_id in self._calls:
                         self._calls[item_id].superseded = True
-            case turn.TurnCompleted():
+            case turn.TurnCompleted() if not from_outside(event):
                 self._completed(sequence)
 
     def _known(self, event: item.ToolStarted | item.ToolResultSnapshot, sequence: int) -> ToolCall | None:
@@ -64,10 +66,10 @@ class Tools:
             return
         if call.final:
             self._findings.add(sequence, "tool_result", f"{event.item_id} has a result after its final one")
-        elif event.revision <= call.revision:
-            detail = f"revision {event.revision} of {event.item_id} follows {call.revision}"
+        elif (event.attempt, event.revision) <= call.revision:
+            detail = f"revision {event.revision} of {event.item_id} follows {call.revision[1]}"
             self._findings.add(sequence, "tool_result", detail)
-        call.revision = event.revision
+        call.revision = (event.attempt, event.revision)
         call.final = call.final or event.final
 
     def _completed(self, sequence: int) -> None:

@@ -56,7 +56,8 @@ class Screen:
                 self._line(("! " if data.get("is_error") else "= ") + _short(data.get("output", "")))
             case "turn.paused":
                 for need in data.get("requirements", []):
-                    self._line(f"? {need['kind']} needed: {safe(need['tool_name'])} {_short(str(need['arguments']))}")
+                    arguments = _short(str(need.get("arguments", {})))
+                    self._line(f"? {need['kind']} needed: {safe(need['tool_name'])} {arguments}")
             case "turn.failed":
                 self._line(f"[failed: {data['error']['code']}] {safe(data['error']['message'])}")
             case "turn.interrupted" | "turn.cancelled":

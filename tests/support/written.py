@@ -134,7 +134,9 @@ class WrittenSession:
 
     def claim(self) -> "Leg | None":
         worker = WorkerId("0198c0de-ffff-7000-8000-000000000001")
-        command = commands.ClaimTurn(session_id=self.session_id, key=CommandKey(self.uuid()), worker_id=worker)
+        command = commands.ClaimTurn(
+            session_id=self.session_id, key=CommandKey(self.uuid()), worker_id=worker, take_over=True
+        )
         reply = self.try_to(command)
         return None if reply is None or reply.claim is None else Leg(self, reply.claim)
 

@@ -13,9 +13,9 @@ from domain.events.envelope import StoredEvent
 from domain.events.item import ItemCompleted, ItemFrames
 from domain.ids import TurnId
 from projections.audit import HEAD_COLUMNS, MESSAGE_COLUMNS, RULES, TURN_COLUMNS, HeadRow, ReplyRow, Row, Stored
-from projections.audit.models import MESSAGE_PLACE, TURN_PLACE
+from projections.audit.models import MESSAGE_PLACE, TURN_PLACE, turn_row
 from tests.support.story import story
-from tests.support.written import audit, resealed
+from tests.support.written import audit, folded, resealed
 
 WHOLE = story()
 SESSION = WHOLE.session_id
@@ -311,11 +311,11 @@ def head_gone(rows: Rows) -> int:
 
 @plant("head")
 def tail_cut_off(rows: Rows) -> int:
-    """The last event that no read model shows is missing: only the head still tells."""
+    """The last event is missing, and the read models know nothing of it: only the head still tells."""
     rows.events = rows.events[:-1]
     last = len(rows.events)
-    turn_id = WHOLE.events[-1].turn_id
-    rows.turns = [_placed(row, TURN_PLACE, last) if row[0] == turn_id else row for row in rows.turns]
+    turns = folded(SESSION, rows.events).turns.values()
+    rows.turns = [turn_row(turn) for turn in turns]
     rows.messages = [row for row in rows.messages if row[MESSAGE_PLACE] <= last]
     rows.replies = [reply for reply in rows.replies if reply.place <= last]
     return last
