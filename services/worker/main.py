@@ -76,7 +76,12 @@ async def run(settings: Settings) -> int:
             )
             slots = Slots(worker_id, {agent.agent_id: agent.runtime for agent in agents}, tools, leases, subscriber)
             claims = Claims(
-                PostgresWorkers(pool, settings.turn.lease_seconds),
+                PostgresWorkers(
+                    pool,
+                    settings.turn.lease_seconds,
+                    turn_seconds=settings.turn.timeout_seconds,
+                    silent_seconds=settings.turn.silence_seconds,
+                ),
                 slots,
                 leases,
                 [agent.agent_id for agent in agents],

@@ -83,6 +83,7 @@ class Slots:
             key=CommandKey(f"c:{self._worker_id}:{self._claims}"),
             by="worker",
             worker_id=self._worker_id,
+            take_over=self._leases.steady(),
         )
         while True:
             try:

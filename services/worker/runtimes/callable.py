@@ -84,9 +84,10 @@ class Play:
                 except StopAsyncIteration:
                     break
                 if isinstance(thing, turnlog.Pause):
+                    await self._close_item()
+                    self._response_over = True
                     answer = self._answers(thing)
                     if answer is None:
-                        await self._close_item()
                         self._over = True
                         await self._checkpoint("pause")
                         await self._outlet.emit(frames.Paused(requirements=list(thing.requirements)))

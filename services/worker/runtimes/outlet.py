@@ -17,9 +17,13 @@ class Outlet:
 
     def __init__(self) -> None:
         self._frames: asyncio.Queue[tuple[RuntimeFrame, asyncio.Future[None]] | None] = asyncio.Queue(1)
+        self._closed = False
 
     async def emit(self, frame: RuntimeFrame) -> None:
-        """Frames of several tasks are taken one by one."""
+        """Frames of several tasks are taken one by one. Once nobody takes frames any more, whoever emits is
+        cancelled."""
+        if self._closed:
+            raise asyncio.CancelledError
         recorded = asyncio.get_running_loop().create_future()
         await self._frames.put((frame, recorded))
         await recorded
@@ -38,6 +42,7 @@ class Outlet:
                 raise RuntimeFailed("agent_error", "The agent cancelled itself.")
             driver.result()
         finally:
+            self._closed = True
             driver.cancel()
             # Code that holds on to a cancellation is left behind: the claim is what protects the log from it.
             await asyncio.wait([driver], timeout=_GOODBYE_SECONDS)
@@ -48,4 +53,5 @@ class Outlet:
         except SystemExit as error:
             raise RuntimeFailed("agent_error", "The agent called sys.exit().") from error
         finally:
-            await self._frames.put(None)
+            if not self._closed:
+                await self._frames.put(None)

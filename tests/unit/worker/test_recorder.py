@@ -1,0 +1,184 @@
+"""The recorder's table: what is shown, what is stored, in which order and with which numbers."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+
+from domain import frames
+from domain.events.base import Event
+from domain.parts import Scope
+from domain.runtime import RuntimeFailed
+from services.worker.executor.bounds import Bounds
+from services.worker.executor.recorder import Recorder
+
+BASE = 2**32
+
+
+class Desk:
+    """A recorder and what came out of it."""
+
+    def __init__(self) -> None:
+        ids = (f"id-{n}" for n in itertools.count())
+        self.live: list[dict[str, Any]] = []
+        self.events: list[Event] = []
+        self.private: list[bytes | None] = []
+        self.recorder = Recorder(
+            session_id="s",
+            turn_id="t",
+            attempt=1,
+            frame_base=BASE,
+            publish=lambda _, frame: self.live.append(msgspec.json.decode(frame)),
+            new_id=lambda: next(ids),
+            bounds=Bounds(),
+        )
+
+    def take(self, *given: frames.RuntimeFrame, now: float = 0.0) -> None:
+        for frame in given:
+            self.recorder.take(frame, now)
+        self.drain()
+
+    def drain(self) -> None:
+        for draft in self.recorder.drain():
+            self.events.append(draft.data)
+            self.private.append(draft.private)
+
+    def types(self) -> list[str]:
+        return [event.type for event in self.events]
+
+
+CALL = frames.ToolCalled(item_id="i", tool_call_id="c", name="look", arguments={"q": 1}, idempotent=True)
+START = frames.ToolStarted(item_id="i", tool_call_id="c")
+
+
+def test_text_is_shown_as_it_comes_and_stored_when_it_is_whole() -> None:
+    desk = Desk()
+    desk.take(frames.ItemStarted(item_id="i", kind="text"), frames.ItemDelta(item_id="i", text="hello"))
+    assert desk.events == []
+    assert [frame["type"] for frame in desk.live] == ["item.started", "item.delta"]
+    desk.take(frames.ItemEnded(item_id="i"))
+    assert desk.types() == ["item.completed"]
+
+
+def test_a_tool_call_is_stored_before_its_start_in_one_append() -> None:
+    desk = Desk()
+    desk.take(frames.Together(frames=(CALL, START)))
+    assert desk.types() == ["item.completed", "tool.started"]
+    assert [event.frame for event in desk.events] == [BASE + 2, BASE + 3]  # type: ignore[attr-defined]
+    assert [frame["type"] for frame in desk.live] == ["item.started"]
+
+
+def test_progress_is_shown_newest_first_and_takes_no_number() -> None:
+    desk = Desk()
+    desk.take(CALL, START)
+    for now in (0.0, 0.01, 0.02):
+        desk.take(frames.ToolProgressed(item_id="i", tool_call_id="c", fraction=now), now=now)
+    desk.recorder.tick(0.025)
+    progress = [frame["data"] for frame in desk.live if frame["type"] == "tool.progress"]
+    assert [one["fraction"] for one in progress] == [0.0, 0.02]
+    assert not any("frame" in one for one in progress)
+    assert desk.recorder.next_frame() == BASE + 4
+
+
+def test_progress_of_a_call_that_does_not_run_is_dropped() -> None:
+    desk = Desk()
+    late = frames.ToolProgressed(item_id="i", tool_call_id="c", text="late")
+    desk.take(CALL, late, START, frames.ToolResulted(item_id="i", tool_call_id="c", output="x"), late)
+    assert [frame["type"] for frame in desk.live] == ["item.started"]
+
+
+def test_results_are_flushed_before_the_end() -> None:
+    desk = Desk()
+    desk.take(CALL, START)
+    for now, text in enumerate(["a", "b"]):
+        desk.take(frames.ToolResulted(item_id="i", tool_call_id="c", output=text, final=False), now=now * 0.01)
+    desk.recorder.end(0.02, partial=True)
+    desk.drain()
+    assert [event.output for event in desk.events if event.type == "tool_result.snapshot"] == ["a", "b"]  # type: ignore[attr-defined]
+    assert not desk.events[-1].final  # type: ignore[attr-defined]
+
+
+def test_a_completed_turn_leaves_no_call_without_a_result() -> None:
+    desk = Desk()
+    desk.take(CALL, START)
+    desk.recorder.end(1.0, partial=False)
+    desk.drain()
+    assert desk.types()[-1] == "tool_result.snapshot"
+    assert desk.events[-1].final  # type: ignore[attr-defined]
+
+
+def test_what_is_cut_off_is_stored_as_partial() -> None:
+    desk = Desk()
+    desk.take(frames.ItemStarted(item_id="i", kind="text"), frames.ItemDelta(item_id="i", text="half"))
+    desk.recorder.end(1.0, partial=True)
+    desk.drain()
+    assert desk.events[0].partial  # type: ignore[attr-defined]
+    assert desk.events[0].text == "half"  # type: ignore[attr-defined]
+
+
+def test_texts_of_one_response_are_one_message_and_the_next_is_another() -> None:
+    desk = Desk()
+    for item_id in ("a", "b"):
+        desk.take(
+            frames.ItemStarted(item_id=item_id, kind="text"),
+            frames.ItemDelta(item_id=item_id, text="x"),
+            frames.ItemEnded(item_id=item_id),
+        )
+    member = Scope(component="agent", id="m", run_id="r")
+    desk.take(
+        frames.ItemStarted(item_id="m", kind="text", scope=member),
+        frames.ItemDelta(item_id="m", text="x"),
+        frames.ItemEnded(item_id="m"),
+        frames.ResponseStarted(),
+        frames.ItemStarted(item_id="c", kind="text"),
+        frames.ItemDelta(item_id="c", text="x"),
+        frames.ItemEnded(item_id="c"),
+    )
+    a, b, m, c = (event.message_id for event in desk.events)  # type: ignore[attr-defined]
+    assert a == b
+    assert len({a, m, c}) == 3
+
+
+def test_private_parts_go_with_checkpoints_and_final_results_only() -> None:
+    desk = Desk()
+    desk.take(
+        CALL,
+        START,
+        frames.ToolResulted(item_id="i", tool_call_id="c", output="a", final=False, private=b"early"),
+        frames.ToolResulted(item_id="i", tool_call_id="c", output="b", private=b"exact"),
+        frames.Checkpoint(reason="end", message_index=1, private=b"[]"),
+    )
+    assert dict(zip(desk.types(), desk.private, strict=True)) == {
+        "item.completed": None,
+        "tool.started": None,
+        "tool_result.snapshot": b"exact",
+        "checkpoint.reached": b"[]",
+    }
+    assert desk.private.count(None) == 3
+
+
+def test_a_step_that_is_too_large_says_so_instead() -> None:
+    desk = Desk()
+    desk.take(frames.StepReported(name="s", payload={"x": "y" * 20_000}))
+    assert desk.events[0].payload == {"omitted": "too_large", "original_bytes": 20_008}  # type: ignore[attr-defined]
+    desk.take(frames.StepReported(name="s", payload={"x": ("y", {1: "\0"})}))
+    assert desk.events[1].payload == {"x": ["y", {"1": "\ufffd"}]}  # type: ignore[attr-defined]
+
+
+def test_arguments_that_cannot_be_stored_fail_the_turn() -> None:
+    desk = Desk()
+    with pytest.raises(RuntimeFailed) as large:
+        desk.take(msgspec.structs.replace(CALL, arguments={"x": "y" * 600_000}))
+    assert large.value.code == "too_large"
+    with pytest.raises(RuntimeFailed) as odd:
+        desk.take(msgspec.structs.replace(CALL, arguments={"x": object()}))
+    assert odd.value.code == "agent_error"
+
+
+def test_usage_is_recorded_and_added_up() -> None:
+    desk = Desk()
+    for _ in range(2):
+        desk.take(frames.UsageReported(model="m", input_tokens=3, output_tokens=4, cache_read_tokens=1))
+    assert desk.types() == ["usage.recorded"] * 2
+    assert desk.recorder.usage == {"requests": 2, "input_tokens": 6, "output_tokens": 8, "cache_read_tokens": 2}
