@@ -37,7 +37,7 @@ def invitation(url: str, session: str | None) -> str:
         return f"\nTurnlog is up: {url}   (auth is on: send `Authorization: Bearer` with a user's token)\n\n"
     return (
         f"\nTurnlog is up: {url}   (the page; Ctrl-C stops everything)\n\n"
-        f"watch:   curl -N {url}/v1/sessions/{session}/events\n"
+        f"watch:   curl -N {url}/v1/sessions/{session}/events -H 'Accept: text/event-stream'\n"
         f"submit:  curl {url}/v1/sessions/{session}/turns"
         """ -H 'Content-Type: application/json' -d '{"input": "What is 12 * 34? And what time is it?"}'\n"""
         f"chat:    turnlog chat --url {url}\n\n"

@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from domain.errors import TurnlogError
 from services.cli.failures import COULD_NOT_RUN, FINE, CannotRun, one_line, say
+from services.paths import UnloadableObject
 
 app = App(
     name="turnlog",
@@ -46,7 +47,7 @@ def run(words: list[str] | None = None) -> int:
     except CycloptsError as error:
         say(f"{one_line(error)} (see turnlog --help)")
         return COULD_NOT_RUN
-    except (CannotRun, TurnlogError) as error:
+    except (CannotRun, TurnlogError, UnloadableObject) as error:
         say(one_line(error))
         return COULD_NOT_RUN
     except KeyboardInterrupt:

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -108,7 +108,8 @@ class Up:
         """kill -9 to all of it at once, the servers too."""
         victims = [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
         for victim in victims:
-            victim.kill()
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
         await self.process.wait()
         await asyncio.to_thread(psutil.wait_procs, victims, 10)
 

@@ -11,7 +11,7 @@ _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def blocks(language: str, heading: str) -> list[str]:
     """The fenced blocks of that language under the heading that begins so, in order."""
     text = README.read_text(encoding="utf-8")
-    sections = re.split(r"^#+ ", text, flags=re.MULTILINE)
+    sections = re.split(r"^#+ (?=[A-Z0-9])", text, flags=re.MULTILINE)
     section = next(part for part in sections if part.startswith(heading))
     return [found[2].rstrip("\n") for found in _BLOCK.finditer(section) if found[1] == language]
 
