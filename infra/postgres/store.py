@@ -44,6 +44,9 @@ class PostgresEventStore:
         size, last = 0, after
         while last < head and size < limit_bytes and (limit_events is None or len(pieces) < limit_events):
             count = _ROWS if limit_events is None else min(_ROWS, limit_events - len(pieces))
+            if pieces:
+                # What is read and does not fit is read again for the next page.
+                count = min(count, (limit_bytes - size) * len(pieces) // size + 1)
             rows = await fetch(self._pool, _SQL["wire_page"], session_id, last, count)
             fresh = [block(session_id, row, form) for row in rows]
             fits = fitting(fresh, limit_bytes - size)
