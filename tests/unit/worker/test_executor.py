@@ -1,7 +1,7 @@
 """The executor on the in-memory store: commits before tools, one command in flight, lost claims, interrupts, errors."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
@@ -26,6 +26,11 @@ async def until(condition: Any, what: str) -> None:
         return bool(condition())
 
     await eventually(asked, what, pause=0.001)
+
+
+def numbers_of(b: Bench) -> list[int]:
+    """Frame numbers of the committed events, in log order."""
+    return [getattr(event.event(), "frame", 0) for event in b.store.events if b'"frame":' in event.payload]
 
 
 async def everything(turn: Turn) -> AsyncIterator[Any]:
@@ -136,7 +141,7 @@ async def test_a_lost_reply_is_answered_by_the_repeat() -> None:
     turn = await b.turn("go")
     types = b.store.types(turn)
     assert types.count("tool.started") == types.count("turn.completed") == 1
-    numbers = [e.event().frame for e in b.store.events if hasattr(e.event(), "frame")]
+    numbers = numbers_of(b)
     assert numbers == sorted(set(numbers))
 
 
@@ -350,7 +355,7 @@ async def test_sys_exit_in_an_agent_ends_its_turn_only() -> None:
 
 async def test_c04_each_turn_sees_the_turns_before_it() -> None:
     """Three inputs queued at once: turn 2 sees u1 a1, turn 3 sees u1 a1 u2 a2."""
-    told: list[list[tuple[str, str]]] = []
+    told: list[Any] = []
 
     async def agent(turn: Turn) -> AsyncIterator[Any]:
         told.append([(message.role, message.text) for message in turn.history] + [("user", turn.input)])
@@ -370,7 +375,7 @@ async def test_c04_each_turn_sees_the_turns_before_it() -> None:
 
 
 async def test_a_pause_ends_the_leg_and_the_answers_come_back() -> None:
-    async def agent(turn: Turn) -> AsyncIterator[Any]:
+    async def agent(turn: Turn) -> AsyncGenerator[Any, Any]:
         yield "May I? "
         answers = yield Pause(requirements=[Requirement(tool_call_id="q", kind="approval", tool_name="do")])
         yield "yes" if answers["q"].approved else "no"
@@ -390,7 +395,7 @@ async def test_a_pause_ends_the_leg_and_the_answers_come_back() -> None:
     texts = [item.text for item in b.store.data(turn, "item.completed")]
     assert texts == ["May I? ", "yes"]
     assert b.store.types(turn)[-1] == "turn.completed"
-    numbers = [e.event().frame for e in b.store.events if hasattr(e.event(), "frame")]
+    numbers = numbers_of(b)
     assert numbers == sorted(set(numbers))
     assert [message.role for message in _history_after(b, turn)] == ["user", "assistant", "assistant"]
 

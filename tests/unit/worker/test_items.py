@@ -26,7 +26,7 @@ class Desk:
             write=self.written.append,
             message_of=lambda _: "m",
             new_id=lambda: next(ids),
-            bounds=Bounds(**bounds),  # type: ignore[arg-type]
+            bounds=Bounds(**bounds),
         )
 
     def deltas(self) -> list[str]:

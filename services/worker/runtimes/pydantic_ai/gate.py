@@ -58,7 +58,7 @@ class ToolGate(AbstractCapability[Any]):
         await self.execution.gate.open(item_id)
         try:
             result = await handler(args)
-            given, part = bounded(call, result, self.execution.tool_result_bytes)
+            given, part, text = bounded(call, result, self.execution.tool_result_bytes)
         except (ApprovalRequired, CallDeferred):
             raise  # the tool asks people: not a result
         except ToolRetryError as error:
@@ -75,7 +75,7 @@ class ToolGate(AbstractCapability[Any]):
                 frames.ToolResulted(item_id=item_id, tool_call_id=call.tool_call_id, output=short(error), is_error=True)
             )
             raise
-        await self._record(part, private_of(given, part))
+        await self._record(part, private_of(given, part), text)
         return given
 
     async def resulted(self, part: ToolReturnPart) -> None:
@@ -84,13 +84,13 @@ class ToolGate(AbstractCapability[Any]):
         if tool_call_id in self.items and tool_call_id not in self.results and tool_call_id not in self.recorded:
             await self._record(part, private_of(None, part))
 
-    async def _record(self, part: ToolReturnPart, private: bytes | None) -> None:
+    async def _record(self, part: ToolReturnPart, private: bytes | None, text: str | None = None) -> None:
         self.results[part.tool_call_id] = part
         await self.outlet.emit(
             frames.ToolResulted(
                 item_id=self.items[part.tool_call_id],
                 tool_call_id=part.tool_call_id,
-                output=told(part),
+                output=told(part) if text is None else text,
                 is_error=part.outcome != "success",
                 private=private,
             )

@@ -13,9 +13,10 @@ from services.worker.executor.tool_results import cut
 from services.worker.runtimes.pydantic_ai import messages
 
 
-def bounded(call: ToolCallPart, result: Any, limit: int) -> tuple[Any, ToolReturnPart]:
-    """The result as the model gets it, and the part that says so. What is longer than the limit becomes its cut text,
-    so that the model, the log and a later attempt see the same. Raises RuntimeFailed where it has no JSON form."""
+def bounded(call: ToolCallPart, result: Any, limit: int) -> tuple[Any, ToolReturnPart, str]:
+    """The result as the model gets it, the part that says so, and its whole text. What is longer than the limit becomes
+    its cut text, so that the model, the log and a later attempt see the same. Raises RuntimeFailed where it has no JSON
+    form."""
     made = result if isinstance(result, ToolReturn) else ToolReturn(return_value=result)
     part = ToolReturnPart(call.tool_name, made.return_value, call.tool_call_id, metadata=made.metadata)
     try:
@@ -24,11 +25,11 @@ def bounded(call: ToolCallPart, result: Any, limit: int) -> tuple[Any, ToolRetur
         raise RuntimeFailed("agent_error", f"The result of {call.tool_name} has no JSON form.") from None
     kept = cut(text, limit)
     if not kept.truncated and kept.text == text:
-        return result, part
+        return result, part, text
     part = ToolReturnPart(call.tool_name, kept.text, call.tool_call_id, metadata=made.metadata)
     if isinstance(result, ToolReturn):
-        return ToolReturn(return_value=kept.text, content=made.content, metadata=made.metadata), part
-    return kept.text, part
+        return ToolReturn(return_value=kept.text, content=made.content, metadata=made.metadata), part, text
+    return kept.text, part, text
 
 
 def private_of(result: Any, part: ToolReturnPart) -> bytes | None:
