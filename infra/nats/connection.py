@@ -14,14 +14,11 @@ from collections.abc import AsyncIterator, Callable
 from enum import Enum
 
 import structlog
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription as ClientSubscription
 from nats.errors import Error as NatsError
-from nats.errors import SlowConsumerError
 
 from infra.nats.binding import Binding
 from infra.nats.cancellation import heed_cancellation
-from infra.nats.client import BrokerClient, answered
+from infra.nats.client import BrokerClient, Message, answered
 from infra.nats.options import BrokerOptions
 
 _log = structlog.get_logger(__name__)
@@ -53,8 +50,9 @@ class NotConnected(Exception):
 class BrokerConnection:
     """One process's connection. `run` belongs to the owner's TaskGroup and keeps it up until cancelled.
 
-    Guarantees: `subscribe` never fails because the broker is away. A subscription that was bound after its `subscribe`
-    returned, or that lost messages, is told by its gap listener, after it is live.
+    Guarantees: `subscribe` never fails because the broker is away. A subscription that was bound, or bound again,
+    after its `subscribe` returned is told by its gap listener, once it is live: messages were lost by then. (Nothing
+    is buffered here; a process that cannot follow loses its connection, and so learns of it.)
     """
 
     def __init__(self, options: BrokerOptions) -> None:
@@ -65,8 +63,7 @@ class BrokerConnection:
         self._client: BrokerClient | None = None
         self._closed: Future[None] = asyncio.get_running_loop().create_future()
         self._bindings: dict[Binding, None] = {}
-        self._owners: dict[ClientSubscription, Binding] = {}
-        self._ending: deque[ClientSubscription] = deque()
+        self._ending: deque[tuple[BrokerClient, int]] = deque()
         self._endings = asyncio.Event()
         self._listeners: list[Callable[[ConnectionState], None]] = []
         self._up = asyncio.Event()
@@ -98,7 +95,7 @@ class BrokerConnection:
         self._listeners.append(listener)
 
     async def subscribe(
-        self, subject: str, on_message: Callable[[Msg], None], on_gap: Callable[[], None] | None = None
+        self, subject: str, on_message: Callable[[Message], None], on_gap: Callable[[], None] | None = None
     ) -> Binding:
         """A core subscription; messages come to `on_message` in order, each call without being awaited. Returns once
         the broker confirmed that it delivers from now on, or at once when it is away."""
@@ -163,7 +160,6 @@ class BrokerConnection:
             if not closed.done():
                 closed.set_result(None)
 
-        self._owners.clear()
         try:
             await client.connect(
                 servers=[random.choice(self.options.servers)],
@@ -203,19 +199,11 @@ class BrokerConnection:
 
     async def _bind(self, binding: Binding, client: BrokerClient) -> None:
         binding.client = client
-        options = self.options
-        subscription = await client.subscribe(
-            binding.subject,
-            cb=binding.deliver,
-            pending_msgs_limit=options.pending_messages,
-            pending_bytes_limit=options.pending_bytes,
-        )
-        if binding.client is not client:
-            return  # `run` was faster and bound it to the next client
-        self._owners[subscription] = binding
-        binding.subscription = subscription
-        if binding.closed:
-            self._forget(binding)
+        sid = await client.hear(binding.subject, binding.deliver)
+        if binding.client is client:  # else `run` was faster and bound it to the next client
+            binding.sid = sid
+            if binding.closed:
+                self._forget(binding)
 
     async def _loss(self) -> None:
         client = self._client
@@ -230,9 +218,8 @@ class BrokerConnection:
 
     def _forget(self, binding: Binding) -> None:
         self._bindings.pop(binding, None)
-        subscription, binding.subscription = binding.subscription, None
-        if subscription is not None and self._owners.pop(subscription, None) is not None:
-            self._ending.append(subscription)
+        if binding.client is not None and binding.client is self._client and binding.sid:
+            self._ending.append((binding.client, binding.sid))
             self._endings.set()
 
     async def _end_subscriptions(self) -> None:
@@ -241,8 +228,9 @@ class BrokerConnection:
             await self._endings.wait()
             self._endings.clear()
             while self._ending:
+                client, sid = self._ending.popleft()
                 with contextlib.suppress(NatsError, OSError):
-                    await self._ending.popleft().unsubscribe()
+                    await client.unhear(sid)
                 heed_cancellation()
 
     async def _close(self) -> None:
@@ -259,11 +247,7 @@ class BrokerConnection:
             listener(state)
 
     async def _on_error(self, error: Exception) -> None:
-        if isinstance(error, SlowConsumerError):
-            binding = self._owners.get(error.sub)
-            if binding is not None:
-                binding.dropped()
-        elif self._up.is_set():
+        if self._up.is_set():
             _log.warning("broker error", error=_text(error))
 
     def _say_away(self, error: Exception | None) -> None:

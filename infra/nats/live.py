@@ -13,13 +13,13 @@ from itertools import count
 from typing import NamedTuple
 
 import msgspec
-from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
-from nats.js.api import Header
 
 from domain.ids import SessionId
 from infra.nats.cancellation import heed_cancellation
+from infra.nats.client import Message
 from infra.nats.connection import BrokerConnection, NotConnected
+from infra.nats.headers import header_fields
 from infra.nats.subjects import Subjects
 
 _BATCH = 500
@@ -27,6 +27,7 @@ _PAGE_BYTES = 4 << 20
 _PAGES = 16
 _TIMEOUT_SECONDS = 1.0
 _PENDING_HEADER = "Nats-Num-Pending"
+_ROLLUP_HEADER = "Nats-Rollup"
 _SUBJECT_HEADER = "Nats-Subject"
 _SEQUENCE_HEADER = "Nats-Sequence"
 _STATUS_END = "204"
@@ -56,16 +57,15 @@ class _Page:
     """Replies to one request, until the status that ends them."""
 
     def __init__(self) -> None:
-        self.messages: list[Msg] = []
+        self.messages: list[tuple[dict[str, str], bytes]] = []
         self.more: Future[int] = asyncio.get_running_loop().create_future()
 
-    def add(self, message: Msg) -> None:
-        headers = message.headers or {}
-        status = headers.get(Header.STATUS.value)
-        if status is None:
-            self.messages.append(message)
+    def add(self, message: Message) -> None:
+        status, fields = header_fields(message.headers)
+        if not status:
+            self.messages.append((fields, message.data))
         elif status == _STATUS_END:
-            self._end(int(headers.get(_PENDING_HEADER, "0")))
+            self._end(int(fields.get(_PENDING_HEADER, "0")))
         elif status in _STATUS_NOTHING:
             self._end(0)
         else:
@@ -103,11 +103,11 @@ class LiveReader:
         sequence, more = 1, 1
         for _ in range(_PAGES):
             messages, more = await self._page(self._subjects.live_of(session_id), sequence)
-            for message in messages:
-                _collect(frames, message)
+            for fields, data in messages:
+                _collect(frames, fields, data)
             if not more or not messages:
                 break
-            sequence = int((messages[-1].headers or {})[_SEQUENCE_HEADER]) + 1
+            sequence = int(messages[-1][0][_SEQUENCE_HEADER]) + 1
         return frames
 
     @contextlib.asynccontextmanager
@@ -120,7 +120,7 @@ class LiveReader:
             binding.close()
             self._on_gap()
 
-    async def _page(self, subject: str, sequence: int) -> tuple[list[Msg], int]:
+    async def _page(self, subject: str, sequence: int) -> tuple[list[tuple[dict[str, str], bytes]], int]:
         token, page = str(next(self._tokens)), _Page()
         request = _Request(next_by_subj=subject, seq=sequence, batch=_BATCH, max_bytes=_PAGE_BYTES)
         self._pages[token] = page
@@ -137,8 +137,8 @@ class LiveReader:
             del self._pages[token]
         return page.messages, more
 
-    def _on_reply(self, message: Msg) -> None:
-        page = self._pages.get(message.subject.rpartition(".")[2])
+    def _on_reply(self, message: Message) -> None:
+        page = self._pages.get(message.subject.rpartition(b".")[2].decode())
         if page is not None:
             page.add(message)
 
@@ -147,13 +147,12 @@ class LiveReader:
             page.fail()
 
 
-def _collect(frames: list[LiveFrame], message: Msg) -> None:
-    headers = message.headers or {}
-    item_id = headers[_SUBJECT_HEADER].rpartition(".")[2]
-    if not message.data:  # the item was completed; this mark goes by itself
+def _collect(frames: list[LiveFrame], fields: dict[str, str], data: bytes) -> None:
+    item_id = fields[_SUBJECT_HEADER].rpartition(".")[2]
+    if data:
+        frames.append(LiveFrame(item_id, data, _ROLLUP_HEADER in fields))
+    else:  # the item was completed; this mark goes by itself
         frames[:] = [frame for frame in frames if frame.item_id != item_id]
-        return
-    frames.append(LiveFrame(item_id, message.data, Header.ROLLUP.value in headers))
 
 
 @contextlib.asynccontextmanager

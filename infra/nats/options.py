@@ -23,10 +23,6 @@ class BrokerOptions:
     pause_max: float = 2.0
     """Between tries; drawn at random below a doubling bound, so that not all processes return in the same instant."""
 
-    pending_messages: int = 16_384
-    pending_bytes: int = 16 << 20
-    """What may wait in one subscription before messages are dropped, which is then told as a gap."""
-
     outbox_messages: int = 50_000
     outbox_bytes: int = 16 << 20
     """What may wait to be published before the oldest is dropped."""

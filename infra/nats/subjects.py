@@ -2,7 +2,6 @@
 several installations share a cluster without hearing each other."""
 
 import re
-from enum import Enum
 
 from domain.ids import SessionId, TurnId
 
@@ -16,14 +15,6 @@ class InvalidToken(ValueError):
     def __init__(self, what: str, text: str) -> None:
         super().__init__(f"not usable as the {what} of a subject: {text[:80]!r}")
         self.what = what
-
-
-class MessageKind(Enum):
-    """What a message under a session's subjects carries."""
-
-    EVENT = "event"
-    LIVE = "live"
-    CONTROL = "control"
 
 
 def stream_names(namespace: str) -> tuple[str, str, str]:
@@ -84,15 +75,3 @@ class Subjects:
 
     def signal(self, turn_id: TurnId) -> str:
         return f"{self.namespace}.turn.{token('turn', turn_id)}.signal"
-
-    def kind(self, subject: str) -> MessageKind | None:
-        """Kind of a message that came by `session`; None for what a later version may send."""
-        tokens = subject.split(".")
-        match tokens[3:]:
-            case ["event"]:
-                return MessageKind.EVENT
-            case ["live", _]:
-                return MessageKind.LIVE
-            case ["control"]:
-                return MessageKind.CONTROL
-        return None

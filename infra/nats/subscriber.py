@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from nats.aio.msg import Msg
-
 from domain.ids import SessionId, TurnId
+from infra.nats.client import Message
 from infra.nats.connection import BrokerConnection
-from infra.nats.subjects import MessageKind, Subjects
+from infra.nats.subjects import Subjects
 
 
 class SessionListener(Protocol):
@@ -45,9 +44,8 @@ class NatsSubscriber:
     async def subscribe(self, session_id: SessionId, listener: SessionListener) -> Subscription:
         """Everything about one session in one subscription, so that one publisher's events and frames keep their
         order. Raises InvalidToken."""
-        return await self._connection.subscribe(
-            self._subjects.session(session_id), _sorted(self._subjects, listener), listener.on_gap
-        )
+        subject = self._subjects.session(session_id)
+        return await self._connection.subscribe(subject, _sorted(subject.removesuffix(">"), listener), listener.on_gap)
 
     async def subscribe_wake(self, pool: str, on_wake: Callable[[], None]) -> Subscription:
         """Hints that there may be work; a gap is one too. Raises InvalidToken."""
@@ -63,21 +61,21 @@ class NatsSubscriber:
         )
 
 
-def _sorted(subjects: Subjects, listener: SessionListener) -> Callable[[Msg], None]:
-    def on_message(message: Msg) -> None:
-        data = message.data
-        match subjects.kind(message.subject):
-            case MessageKind.EVENT:
-                if data:
-                    listener.on_event(data)
-                else:
-                    listener.on_gap()  # committed, but too large for the broker
-            case MessageKind.LIVE:
-                if data:  # an empty one only clears the stream
-                    listener.on_live(data)
-            case MessageKind.CONTROL:
-                listener.on_control(data)
-            case None:
-                pass  # a later version's
+def _sorted(prefix: str, listener: SessionListener) -> Callable[[Message], None]:
+    start = len(prefix)
+
+    def on_message(message: Message) -> None:
+        kind, data = message.subject[start:], message.data
+        if kind == b"event":
+            if data:
+                listener.on_event(data)
+            else:
+                listener.on_gap()  # committed, but too large for the broker
+        elif kind.startswith(b"live."):
+            if data:  # an empty one only clears the stream
+                listener.on_live(data)
+        elif kind == b"control":
+            listener.on_control(data)
+        # else a later version's
 
     return on_message

@@ -186,7 +186,7 @@ async def test_giving_up_a_subscription_does_not_harm_the_connection(nats: Embed
                 await opening
         await gateway.flush()
         assert gateway.client is client
-        await until(lambda: not client._subs)
+        await until(lambda: client.heard == 0)
 
 
 async def test_lost_connections_leave_no_tasks(nats: EmbeddedNats) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from domain.ids import SessionId, TurnId
 from infra.nats.options import BrokerOptions
-from infra.nats.subjects import InvalidToken, MessageKind, Subjects, stream_names
+from infra.nats.subjects import InvalidToken, Subjects, stream_names
 
 NAMES = Subjects("turnlog")
 SESSION = SessionId("s")
@@ -21,14 +21,6 @@ def test_they_are_those_of_the_design() -> None:
     assert NAMES.signal(TurnId("t")) == "turnlog.turn.t.signal"
     assert NAMES.hooks == "turnlog.hooks"
     assert stream_names("turnlog") == ("TURNLOG_EVENTS", "TURNLOG_LIVE", "TURNLOG_HOOKS")
-
-
-def test_the_kind_of_a_message_is_told_by_its_subject() -> None:
-    assert NAMES.kind(NAMES.event(SESSION)) is MessageKind.EVENT
-    assert NAMES.kind(NAMES.live(SESSION, "event")) is MessageKind.LIVE
-    assert NAMES.kind(NAMES.control(SESSION)) is MessageKind.CONTROL
-    assert NAMES.kind("turnlog.session.s.later") is None
-    assert NAMES.kind("turnlog.session.s.event.more") is None
 
 
 @pytest.mark.parametrize("text", ["", "*", ">", "a.b", "a b", "a\n", "a\r\nPUB x 0\r\n", "ä", "a" * 65])
