@@ -37,6 +37,7 @@ class Screen:
         self._out = out or sys.stdout
         self._items: dict[str, _Item] = {}
         self._column = 0
+        self._waiting: list[str] = []
         self.mine: set[str] = set()
 
     def show(self, frame: Frame) -> None:
@@ -53,7 +54,7 @@ class Screen:
             case "item.completed":
                 self._completed(data)
             case "tool_result.snapshot" if data.get("final"):
-                self._line(("! " if data.get("is_error") else "= ") + _short(data.get("output", "")))
+                self._between(("! " if data.get("is_error") else "= ") + _short(data.get("output", "")))
             case "turn.paused":
                 for need in data.get("requirements", []):
                     arguments = _short(str(need.get("arguments", {})))
@@ -101,6 +102,16 @@ class Screen:
             self._settle(data["item_id"], data.get("text") or "", 0)
             self._fresh_line()
         self._items.pop(data["item_id"], None)
+        waiting, self._waiting = self._waiting, []
+        for line in waiting:
+            self._between(line)
+
+    def _between(self, text: str) -> None:
+        """A line of its own, not in the middle of a sentence: a result may be committed after what follows it began."""
+        if any(item.shown for item in self._items.values()):
+            self._waiting.append(text)
+        else:
+            self._line(text)
 
     def _line(self, text: str) -> None:
         self._fresh_line()

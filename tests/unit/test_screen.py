@@ -56,6 +56,11 @@ def test_a_snapshot_in_mid_item_adds_only_what_is_new() -> None:
     )
 
 
+def test_a_result_does_not_cut_a_sentence() -> None:
+    result = frame("tool_result.snapshot", item_id="call", output="42", final=True)
+    assert shown(delta(0, "It is "), result, delta(1, "42."), completed("It is 42.")) == "It is 42.\n= 42\n"
+
+
 def test_a_text_that_came_out_otherwise_is_printed_anew() -> None:
     assert shown(delta(0, "draft"), completed("final")) == "draft\nfinal\n"
 
