@@ -112,10 +112,22 @@ class RegenerateTurn(Command, frozen=True, kw_only=True, tag="regenerate_turn"):
     context_version: str | None = None
 
 
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runtime that can be asked says of a turn whose worker is gone. `completed`: it is over, with this output;
+    `running`: leave it alone; `unknown`: judge by the log."""
+
+    turn_id: TurnId
+    state: Literal["completed", "running", "unknown"]
+    output: str | None = None
+
+
 class ClaimTurn(Command, frozen=True, kw_only=True, tag="claim_turn"):
-    """Start the turn that may start now, or take over one whose claim is dead."""
+    """Start the turn that may start now. With `take_over` also settle or go on with one whose claim is dead: only a
+    worker that has seen the database for a whole lease may say so. `answered`: the runtime was asked first."""
 
     worker_id: WorkerId
+    take_over: bool = False
+    answered: Answered | None = None
 
 
 class ExecutorCommand(Command, frozen=True, kw_only=True):

@@ -41,12 +41,14 @@ class Head(msgspec.Struct, kw_only=True):
 
 
 class Claim(msgspec.Struct, kw_only=True):
-    """Who executes the active turn. `live`: the worker's lease had not expired on the database's clock when loaded."""
+    """Who executes the active turn. `live`: the worker's lease had not expired on the database's clock when loaded.
+    `silent_seconds`: since the runtime last gave a frame, as the holder's heartbeat told, on the same clock."""
 
     turn_id: TurnId
     fence: Fence
     worker_id: WorkerId
     live: bool = True
+    silent_seconds: float = 0.0
 
 
 class SessionState(msgspec.Struct, kw_only=True):

@@ -4,11 +4,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from domain.clock import rfc3339
+from domain.clock import parse_rfc3339, rfc3339
 from domain.events import hook, item, registry, turn
 from domain.events.base import Event
 from domain.ids import EnqueueSequence, Micros, Sequence, TurnId
 from domain.parts import Failure, ForkSource, Requirement
+from domain.progress import Progress, advance
 
 Status = Literal["queued", "running", "paused", "completed", "failed", "interrupted", "cancelled"]
 
@@ -60,6 +61,9 @@ class Turn(msgspec.Struct, kw_only=True):
     checkpoint_sequence: Sequence | None = None
     started_at: Micros | None = None
     finished_at: Micros | None = None
+    progress: Progress | None = None
+    leg_started_at: Micros | None = None
+    expires_at: Micros | None = None
 
     @property
     def terminal(self) -> bool:
@@ -100,7 +104,8 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
             state.attempt = event.attempt
             state.deaths += event.reason == "worker_lost"
             state.released = state.continued = False
-            state.next_frame = None
+            state.next_frame = state.expires_at = None
+            state.leg_started_at = at
             if state.started_at is None:
                 state.started_at = at
                 state.parent_turn_id = None if event.parent_turn_id is None else TurnId(event.parent_turn_id)
@@ -108,6 +113,8 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
             _move(state, "paused")
             state.requirements = list(event.requirements)
             state.next_frame = event.next_frame
+            expiries = [parse_rfc3339(r.expires_at) for r in event.requirements if r.expires_at is not None]
+            state.expires_at = min(expiries, default=None)
         case turn.TurnAnswered():
             state.requirements = [
                 msgspec.structs.replace(r, answer=event.answer) if r.tool_call_id == event.tool_call_id else r
@@ -125,6 +132,7 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
         case item.CheckpointReached():
             state.checkpoint_sequence = sequence
             state.deaths = 0
+            state.progress = advance(state.progress, event)
         case turn.TurnCompleted():
             _end(state, "completed", at)
             state.output = event.output
@@ -147,6 +155,7 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
         case _:
             if state.status != "running":
                 raise IllegalTransition(f"{event.type} while {state.status}")
+            state.progress = advance(state.progress, event)
     state.last_sequence = sequence
 
 
@@ -160,7 +169,7 @@ def _end(state: Turn, to: Status, at: Micros) -> None:
     _move(state, to)
     state.finished_at = at
     state.continued = state.released = False
-    state.next_frame = None
+    state.next_frame = state.progress = state.expires_at = None
 
 
 class TurnView(msgspec.Struct, kw_only=True):

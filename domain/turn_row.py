@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 
 from domain.parts import Failure, ForkSource, Requirement
+from domain.progress import Progress
 from domain.turn import Turn
 
 _encode = msgspec.json.Encoder().encode
 _failure = msgspec.json.Decoder(Failure).decode
 _source = msgspec.json.Decoder(ForkSource).decode
 _requirements = msgspec.json.Decoder(list[Requirement]).decode
+_progress = msgspec.json.Decoder(Progress).decode
 _usage = msgspec.json.Decoder(dict[str, Any]).decode
 
 FIXED = (
@@ -53,10 +55,13 @@ CHANGING = (
     "checkpoint_sequence",
     "started_at",
     "finished_at",
+    "progress",
+    "leg_started_at",
+    "expires_at",
 )
 """Columns that later events change, all written together."""
 
-_JSON = frozenset({"forked_from", "error", "usage", "requirements"})
+_JSON = frozenset({"forked_from", "error", "usage", "requirements", "progress"})
 
 
 def columns(turns: list[Turn], names: tuple[str, ...]) -> list[list[Any]]:
@@ -71,6 +76,7 @@ def columns(turns: list[Turn], names: tuple[str, ...]) -> list[list[Any]]:
 def from_row(row: Mapping[str, Any]) -> Turn:
     """The turn in a row with all columns of FIXED and CHANGING. Inverse of `columns`."""
     forked_from, error, usage, requirements = row["forked_from"], row["error"], row["usage"], row["requirements"]
+    progress = row["progress"]
     return Turn(
         turn_id=row["turn_id"],
         enqueue_sequence=row["enqueue_sequence"],
@@ -102,4 +108,7 @@ def from_row(row: Mapping[str, Any]) -> Turn:
         checkpoint_sequence=row["checkpoint_sequence"],
         started_at=row["started_at"],
         finished_at=row["finished_at"],
+        progress=None if progress is None else _progress(progress),
+        leg_started_at=row["leg_started_at"],
+        expires_at=row["expires_at"],
     )

@@ -88,6 +88,8 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
             queue_depth=settings.limits.queue_depth,
             input_bytes=int(settings.limits.input_bytes),
             poison_deaths=settings.turn.attempts,
+            turn_seconds=settings.turn.timeout_seconds,
+            silent_seconds=settings.turn.silence_seconds,
         ),
     )
 

@@ -5,11 +5,13 @@ import msgspec
 from domain import commands, replies
 from domain.decisions.decision import Decision, Draftsman, Limits
 from domain.decisions.queue import settle
+from domain.decisions.recovery import judge
 from domain.errors import NothingToClaim
 from domain.events import turn as turn_events
+from domain.events.base import Event
+from domain.events.item import ItemSuperseded
 from domain.events.turn import StartReason
 from domain.ids import Attempt, Fence, TurnId, WorkerId, frame_base
-from domain.parts import Failure
 from domain.session import Claim
 from domain.turn import Turn
 
@@ -18,11 +20,28 @@ def claim(draft: Draftsman, command: commands.ClaimTurn, limits: Limits) -> Deci
     """At most one turn of a session is active: the active one is taken over or nothing starts."""
     active = draft.state.active()
     if active is not None:
-        return _take_over(draft, active, command, limits)
+        return _decision(draft, take_over(draft, active, command, limits))
     started = start_next(draft, command.worker_id)
     if started is None:
         raise NothingToClaim()
     return _decision(draft, started)
+
+
+def take_over(
+    draft: Draftsman, active: Turn, command: commands.ClaimTurn, limits: Limits
+) -> tuple[replies.ClaimedTurn, Claim] | None:
+    """Go on with the active turn, or seal it (None). Raises NothingToClaim where it is in good hands."""
+    verdict = judge(draft.state, active, command, draft.at, limits)
+    if isinstance(verdict, Event):
+        draft.write(verdict, active.turn_id)
+        settle(draft, active)
+        return start_next(draft, command.worker_id)
+    if verdict is None:
+        raise NothingToClaim()
+    loose = [] if active.progress is None else active.progress.loose
+    if loose and verdict != "continued":
+        draft.write(ItemSuperseded(item_ids=loose, attempt=active.attempt), active.turn_id)
+    return _start(draft, active, command.worker_id, verdict)
 
 
 def start_next(draft: Draftsman, worker_id: WorkerId) -> tuple[replies.ClaimedTurn, Claim] | None:
@@ -34,24 +53,6 @@ def start_next(draft: Draftsman, worker_id: WorkerId) -> tuple[replies.ClaimedTu
     if head.closing or head.closed_at is not None:
         return None
     return _start(draft, waiting, worker_id, "first")
-
-
-def _take_over(draft: Draftsman, active: Turn, command: commands.ClaimTurn, limits: Limits) -> Decision:
-    if active.status == "paused":
-        if not active.continued:
-            raise NothingToClaim()
-        return _decision(draft, _start(draft, active, command.worker_id, "continued"))
-    if draft.state.claim is not None and draft.state.claim.live:
-        raise NothingToClaim()
-    # Until recovery judges by the log, a dead claim ends its turn.
-    sequence = draft.write(
-        turn_events.TurnFailed(
-            error=Failure(code="worker_lost", message="The worker that executed this turn is gone.", retryable=True)
-        ),
-        active.turn_id,
-    )
-    settle(draft, active)
-    return Decision(events=draft.events, reply=replies.ClaimReply(sequence=sequence))
 
 
 def _start(draft: Draftsman, turn: Turn, worker_id: WorkerId, reason: StartReason) -> tuple[replies.ClaimedTurn, Claim]:
@@ -88,7 +89,9 @@ def _start(draft: Draftsman, turn: Turn, worker_id: WorkerId, reason: StartReaso
     return claimed, opened
 
 
-def _decision(draft: Draftsman, started: tuple[replies.ClaimedTurn, Claim]) -> Decision:
+def _decision(draft: Draftsman, started: tuple[replies.ClaimedTurn, Claim] | None) -> Decision:
+    if started is None:
+        return Decision(events=draft.events, reply=replies.ClaimReply(sequence=draft.head.last_sequence))
     claimed, opened = started
     reply = replies.ClaimReply(sequence=claimed.started_sequence, claim=claimed)
     return Decision(events=draft.events, reply=reply, claim=opened)

@@ -15,6 +15,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     queue_depth: int = 100
     input_bytes: int = 256 * 1024
     poison_deaths: int = 3
+    """Deaths without a checkpoint in between after which a turn fails."""
+
+    turn_seconds: float = 3600.0
+    """How long one leg of a turn may run; waiting for people does not count."""
+
+    silent_seconds: float = 600.0
+    """How long a runtime may give no frame while no tool runs."""
 
 
 class Decision(msgspec.Struct, kw_only=True):

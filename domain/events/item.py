@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from domain.events.base import ExecutorEvent
+from domain.events.base import Event, ExecutorEvent
 
 ItemKind = Literal["text", "reasoning", "tool_call"]
 
@@ -42,12 +42,14 @@ class ItemCompleted(ExecutorEvent, frozen=True, omit_defaults=True, kw_only=True
     frames: ItemFrames
 
 
-class ItemSuperseded(ExecutorEvent, frozen=True, omit_defaults=True, kw_only=True):
-    """Items of a dead attempt after its last checkpoint: the log keeps them, no Message shows them."""
+class ItemSuperseded(Event, frozen=True, omit_defaults=True, kw_only=True):
+    """Items of the dead attempt `attempt` after its last checkpoint: the log keeps them, no Message shows them. Written
+    by the claim that takes the turn over, so it is no frame of any attempt."""
 
     type: ClassVar[str] = "item.superseded"
 
     item_ids: list[str]
+    attempt: int
 
 
 class ToolStarted(ExecutorEvent, frozen=True, omit_defaults=True, kw_only=True):

@@ -39,6 +39,7 @@ def claim_of(row: Mapping[str, Any]) -> Claim | None:
         fence=row["claim_fence"],
         worker_id=row["claim_worker_id"],
         live=row["claim_live"],
+        silent_seconds=row["claim_silent_seconds"],
     )
 
 

@@ -32,9 +32,14 @@ class Heartbeat(msgspec.Struct, frozen=True):
 class PostgresWorkers:
     """Leases run on the database's clock. All methods raise StoreUnavailable."""
 
-    def __init__(self, pool: Pool, lease_seconds: float = 15.0) -> None:
+    def __init__(
+        self, pool: Pool, lease_seconds: float = 15.0, *, turn_seconds: float = 3600.0, silent_seconds: float = 600.0
+    ) -> None:
+        """`turn_seconds`, `silent_seconds`: as in `domain.decisions.Limits`: what is found is what is judged."""
         self._pool = pool
         self._lease = lease_seconds
+        self._turn_seconds = turn_seconds
+        self._silent_seconds = silent_seconds
 
     async def register(self, worker_id: WorkerId, lease_seconds: float | None = None) -> None:
         """A fresh row for this process start."""
@@ -64,10 +69,12 @@ class PostgresWorkers:
         self, limit: int, *, agent_ids: Many[str] | None = None, take_over: bool = True
     ) -> list[SessionId]:
         """Sessions in which `claim_turn` would find something, oldest first: open queue and nothing active, paused and
-        continued, handed back, or (with `take_over`) running without a live claim. Only sessions of `agent_ids` where
-        given. A plain read that locks nothing; it may be stale at once."""
+        continued or expired, handed back, out of time, or (with `take_over`) running without a live claim. Only
+        sessions of `agent_ids` where given. A plain read that locks nothing; it may be stale at once."""
         agents = None if agent_ids is None else list(agent_ids)
-        rows = await fetch(self._pool, _SQL["claimable"], limit, agents, take_over)
+        rows = await fetch(
+            self._pool, _SQL["claimable"], limit, agents, take_over, self._turn_seconds, self._silent_seconds
+        )
         return [row["session_id"] for row in rows]
 
     async def unregister(self, worker_id: WorkerId) -> None:

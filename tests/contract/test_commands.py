@@ -138,23 +138,24 @@ class CommandContract:
         await stand.submit(session)
         await stand.submit(session)
         lost = await stand.claim(session, worker)
-        take_over = ClaimTurn(session_id=session, key=stand.key(), worker_id=other)
+        claim = ClaimTurn(session_id=session, key=stand.key(), worker_id=other)
+        take_over = ClaimTurn(session_id=session, key=stand.key(), worker_id=other, take_over=True)
         with pytest.raises(NothingToClaim):
             await stand.pipeline.execute(take_over)
         await stand.leases.end(worker)
-        sealed = await stand.run(take_over, replies.ClaimReply)
-        assert sealed.claim is None
+        with pytest.raises(NothingToClaim):
+            await stand.pipeline.execute(claim)
+        taken = (await stand.run(take_over, replies.ClaimReply)).claim
+        assert taken is not None
+        assert (taken.turn_id, taken.attempt, taken.reason) == (lost.turn_id, 2, "worker_lost")
+        assert taken.fence > lost.fence
         before = await stand.types(session)
-        assert before[-2:] == ["turn.failed", "session.queue_paused"]
         for command in (stand.record_of(lost, [stand.text(lost, "late")]), stand.finish_of(lost)):
             with pytest.raises(StaleFence):
                 await stand.pipeline.execute(command)
-        await stand.run(ResumeQueue(session_id=session, key=stand.key()), replies.QueueReply)
-        claim = await stand.claim(session, other)
-        with pytest.raises(StaleFence):
-            await stand.finish(lost)
-        assert claim.fence > lost.fence
-        assert await stand.types(session) == [*before, "session.queue_resumed", "turn.started"]
+        assert await stand.types(session) == before
+        await stand.finish(taken)
+        assert (await stand.types(session))[-1] == "turn.completed"
 
     async def test_the_queue_pauses_after_a_failure_only_if_something_waits(self, stand: Stand) -> None:
         session, worker = await stand.create(), await stand.worker()

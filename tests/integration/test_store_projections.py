@@ -47,7 +47,7 @@ async def _live(stand: Stand) -> SessionId:
     ]
     await stand.record(claim, events)
     later = [
-        Draft(ItemSuperseded(**base, frame=claim.frame_base + 17, item_ids=[extra, alone]), turn_id),
+        Draft(ItemSuperseded(attempt=1, item_ids=[extra, alone]), turn_id),
         stand.text(claim, "cut", 18, partial=True),
         Draft(
             ToolResultSnapshot(

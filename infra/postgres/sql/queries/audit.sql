@@ -34,7 +34,7 @@ SELECT
     t.external_id, t.metadata, t.forked_from, t.regenerates, t.queued_at, t.first_sequence, t.status, t.last_sequence,
     t.attempt, t.deaths, t.released, t.continued, t.next_frame, t.rewritten_input, t.output, t.error, t.usage,
     t.requirements, t.superseded_by, t.parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence,
-    t.started_at, t.finished_at
+    t.started_at, t.finished_at, t.progress, t.leg_started_at, t.expires_at
 FROM turns AS t
 LEFT JOIN sessions AS s ON s.session_id = t.session_id
 WHERE

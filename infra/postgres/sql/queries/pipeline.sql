@@ -17,7 +17,8 @@ SELECT
     s.next_enqueue_sequence, s.queued_count, s.closing, s.turns_generation, s.messages_generation,
     s.created_at, s.last_event_at, s.closed_at,
     c.turn_id::text AS claim_turn_id, c.fence AS claim_fence, c.worker_id::text AS claim_worker_id,
-    coalesce(w.expires_at > clock_timestamp(), false) AS claim_live
+    coalesce(w.expires_at > clock_timestamp(), false) AS claim_live,
+    extract(EPOCH FROM clock_timestamp() - c.last_frame_at)::float8 AS claim_silent_seconds
 FROM unnest($1::text[]) AS wanted (session_id)
 INNER JOIN sessions AS s ON s.session_id = wanted.session_id::uuid
 LEFT JOIN claims AS c ON c.session_id = s.session_id
@@ -68,7 +69,7 @@ SELECT
     t.queued_at, t.first_sequence, t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame,
     t.rewritten_input, t.output, t.error, t.usage, t.requirements, t.superseded_by::text AS superseded_by,
     t.parent_turn_id::text AS parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at,
-    t.finished_at
+    t.finished_at, t.progress, t.leg_started_at, t.expires_at
 FROM named AS n
 INNER JOIN turns AS t ON t.session_id = n.session_id AND t.generation = n.generation AND t.turn_id = n.turn_id;
 

@@ -7,7 +7,7 @@ SELECT
     t.queued_at, t.first_sequence, t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame,
     t.rewritten_input, t.output, t.error, t.usage, t.requirements, t.superseded_by::text AS superseded_by,
     t.parent_turn_id::text AS parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at,
-    t.finished_at
+    t.finished_at, t.progress, t.leg_started_at, t.expires_at
 FROM sessions AS s
 LEFT JOIN turns AS t
     ON
@@ -26,7 +26,7 @@ SELECT
     t.queued_at, t.first_sequence, t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame,
     t.rewritten_input, t.output, t.error, t.usage, t.requirements, t.superseded_by::text AS superseded_by,
     t.parent_turn_id::text AS parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at,
-    t.finished_at
+    t.finished_at, t.progress, t.leg_started_at, t.expires_at
 FROM sessions AS s
 LEFT JOIN LATERAL (
     SELECT * FROM turns AS o
@@ -94,7 +94,8 @@ SELECT
     t.external_id, t.metadata, t.forked_from, t.regenerates::text AS regenerates, t.queued_at, t.first_sequence,
     t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame, t.rewritten_input, t.output, t.error,
     t.usage, t.requirements, t.superseded_by::text AS superseded_by, t.parent_turn_id::text AS parent_turn_id,
-    t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at, t.finished_at
+    t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at, t.finished_at, t.progress, t.leg_started_at,
+    t.expires_at
 FROM chain AS c
 INNER JOIN turns AS t ON t.session_id = c.session_id AND t.generation = c.generation AND t.turn_id = c.turn_id
 ORDER BY c.depth;

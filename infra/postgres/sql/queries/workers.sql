@@ -43,7 +43,8 @@ WHERE
 
 -- name: claimable
 -- A plain read: row locks before the advisory lock would let the feed reorder. Oldest work first.
--- $2: only sessions of these agents (null: of any); $3: whether dead claims count.
+-- $2: only sessions of these agents (null: of any); $3: whether dead claims count; $4, $5: seconds after which a leg,
+-- or a silence outside a tool, is too long.
 SELECT found.session_id::text AS session_id FROM (
     SELECT q.session_id, min(q.queued_at) AS since
     FROM turns AS q
@@ -62,9 +63,14 @@ SELECT found.session_id::text AS session_id FROM (
         a.status IN ('running', 'paused')
         AND ($2::text[] IS NULL OR s.agent_id = any($2::text[]))
         AND (
-            (a.status = 'paused' AND a.continued)
+            (a.status = 'paused' AND (a.continued OR a.expires_at < clock_timestamp()))
             OR (a.status = 'running' AND a.released)
             OR (a.status = 'running' AND $3::boolean AND NOT coalesce(w.expires_at > clock_timestamp(), false))
+            OR (a.status = 'running' AND a.leg_started_at < clock_timestamp() - make_interval(secs => $4::float8))
+            OR (
+                a.status = 'running' AND c.last_frame_at < clock_timestamp() - make_interval(secs => $5::float8)
+                AND coalesce(a.progress::text NOT LIKE '%"started":true%', true)
+            )
         )
 ) AS found
 ORDER BY found.since
