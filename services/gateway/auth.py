@@ -29,6 +29,7 @@ LOCAL_USER = Owner("local")
 
 _MAX_CREDENTIAL = 8192
 _MAX_CLAIM_BYTES = 255
+_LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -114,7 +115,7 @@ class UserTokens:
             claims = jwt.decode(token, self._key, algorithms=["HS256"]).claims
             self._claims.validate(claims)
             owner = Owner(_name(claims["sub"]), _name(claims.get("workspace", "")))
-            return owner, Micros(int(claims["exp"] * 1_000_000))
+            return owner, Micros(int(min(claims["exp"], _LAST_SECOND) * 1_000_000))
         except (JoseError, ValueError, OverflowError) as error:
             raise Unauthenticated() from error
 

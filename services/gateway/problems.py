@@ -38,6 +38,8 @@ RETRY_AFTER_SECONDS = {429: 5, 503: 1}
 
 _TITLES = {400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 413: "Content Too Large"}
 
+_RENAMED = {"status": "turn_status"}
+
 log = structlog.get_logger("turnlog.gateway")
 
 
@@ -52,7 +54,8 @@ def status_of(error: errors.TurnlogError) -> tuple[int, str]:
 def problem(status: int, title: str, code: str, detail: str, fields: dict[str, Any] | None = None) -> Response[bytes]:
     """A problem+json response; typed fields stand beside the standard members."""
     body = {
-        **(fields or {}),
+        # A turn's status must not hide the HTTP status.
+        **{_RENAMED.get(name, name): value for name, value in (fields or {}).items()},
         "type": f"urn:turnlog:problem:{code}",
         "title": title,
         "status": status,

@@ -172,7 +172,7 @@ async def test_cancel_and_interrupt(stand: HttpStand) -> None:
     running, waiting = await ann.submit(session, "one"), await ann.submit(session, "two")
     claim = await stand.claim(session)
     refused = await ann.json("POST", f"{path}/{running['turn_id']}/cancel", status=409)
-    assert (refused["code"], refused["status"]) == ("turn_not_cancellable", 409)
+    assert (refused["code"], refused["turn_status"]) == ("turn_not_cancellable", "running")
     cancelled = await ann.json("POST", f"{path}/{waiting['turn_id']}/cancel")
     assert (cancelled["turn_id"], cancelled["status"]) == (waiting["turn_id"], "cancelled")
     await ann.json("POST", f"{path}/{waiting['turn_id']}/cancel", status=409)

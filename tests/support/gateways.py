@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from joserfc import jwt
 from joserfc.jwk import OctKey
+from pydantic import SecretStr
 
 from domain import commands, replies
 from domain.ids import CommandKey, Fence, Ordinal, SessionId, TurnId, WorkerId
@@ -22,6 +23,7 @@ from infra.postgres.registrations import PostgresRegistrations
 from infra.postgres.store import PostgresEventStore
 from infra.postgres.workers import PostgresWorkers
 from infra.settings import Settings
+from infra.settings.groups import Agent, Jwt, Postgres
 from infra.system import SystemClock, SystemIds
 from infra.telemetry.metrics import Metrics
 from services.agent.app import create_app as create_agent_app
@@ -89,6 +91,16 @@ class HttpStand:
         self._clients.append(client)
         return client
 
+    @asynccontextmanager
+    async def gateway(self, agent_urls: list[str]) -> AsyncIterator[Client]:
+        """One more gateway, which finds the agent service there; a client of it."""
+        async with gateway_deps(self.settings, agent_urls) as deps, Served(create_gateway_app(deps)).running() as made:
+            client = Client(made.url, user_token())
+            try:
+                yield client
+            finally:
+                await client.close()
+
     async def close(self) -> None:
         await asyncio.gather(*(client.close() for client in self._clients))
 
@@ -140,14 +152,14 @@ async def settings_for(databases: Databases, **groups: Any) -> Settings:
     agent, gateway = await databases.create("agent"), await databases.create("gateway")
     return Settings(
         auth=groups.pop("auth", "jwt"),
-        postgres={
-            "agent": await agent.dsn_of("turnlog_agent"),
-            "worker": await agent.dsn_of("turnlog_worker"),
-            "gateway": await gateway.dsn_of("turnlog_gateway"),
-            "pool_size": 4,
-        },
-        agent={"secret": SERVICE_SECRET, "unavailable_seconds": 5.0, **groups.pop("agent", {})},
-        jwt={"secret": JWT_SECRET, **groups.pop("jwt", {})},
+        postgres=Postgres(
+            agent=SecretStr(await agent.dsn_of("turnlog_agent")),
+            worker=SecretStr(await agent.dsn_of("turnlog_worker")),
+            gateway=SecretStr(await gateway.dsn_of("turnlog_gateway")),
+            pool_size=4,
+        ),
+        agent=Agent(**{"secret": SERVICE_SECRET, "unavailable_seconds": 5.0, **groups.pop("agent", {})}),
+        jwt=Jwt(**{"secret": JWT_SECRET, **groups.pop("jwt", {})}),
         **groups,
     )
 

@@ -1,0 +1,90 @@
+"""The OpenAPI document against the running gateway: whatever may be sent, no answer is one that it does not describe."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.support.databases import Databases
+from tests.support.gateways import AGENT, http_stand, user_token
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+DOCUMENTED_5XX = {503, 504}
+
+NEVER_FINE = {"POST /v1/sessions/{session_ref}/resume", "POST /v1/sessions/{session_ref}/turns/{turn_ref}/interrupt"}
+"""Without a worker nothing runs and no queue is paused."""
+
+
+def _send(operation: Any, mode: GenerationMode, url: str, known: dict[str, str], examples: int) -> Counter[int]:
+    """Send generated requests of one operation; how often each status came. `known`: parts of the path that exist."""
+    names = {parameter.name for parameter in operation.path_parameters}
+    path = {name: value for name, value in known.items() if name in names} or None
+    statuses: Counter[int] = Counter()
+
+    @seed(20_261_130)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode, path_parameters=path))
+    def run(case: Any) -> None:
+        if isinstance(case.query, dict) and str(case.query.get("min_sequence", 0)).isdigit():
+            # Each unreached one takes its 5 s; that 504 has a test of its own.
+            case.query.pop("min_sequence", None)
+        headers = {"Authorization": f"Bearer {user_token()}", "Accept": "application/json"}
+        response = case.call(base_url=url, headers=headers, timeout=10)
+        statuses[response.status_code] += 1
+        checks = CHECKS[1:] if response.status_code in DOCUMENTED_5XX else CHECKS
+        case.validate_response(response, checks=checks, headers=headers)
+
+    run()
+    return statuses
+
+
+async def _try_all(databases: Databases, examples: int) -> None:
+    async with http_stand(databases, gateway={"starts_per_minute": 1_000_000}) as stand:
+        ann = stand.client()
+        schema = schemathesis.openapi.from_dict(await ann.json("GET", "/schema"))
+        for found in schema.get_all_operations():
+            operation = found.ok()
+            statuses: Counter[int] = Counter()
+            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+                session = await ann.create(AGENT)
+                turn = await ann.submit(session, "hello")
+                real = {"session_ref": session, "turn_ref": turn["turn_id"]}
+                for known in (real, {}):
+                    url = stand.gateways[0]
+                    statuses += await asyncio.to_thread(_send, operation, mode, url, known, examples)
+            assert statuses.total() >= 2 * examples, operation.label
+            fine = any(200 <= status < 300 for status in statuses)
+            assert fine != (operation.label in NEVER_FINE), (operation.label, statuses)
+
+
+async def test_no_answer_is_a_surprise(databases: Databases) -> None:
+    """No 5xx but the documented 503 and 504; statuses, types, headers and bodies are as described."""
+    await _try_all(databases, examples=3)
+
+
+@pytest.mark.soak
+async def test_no_answer_is_a_surprise_counted(databases: Databases) -> None:
+    await _try_all(databases, examples=150)
