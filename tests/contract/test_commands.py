@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from domain import commands, replies
-from domain.commands import CancelTurn, ClaimTurn, CloseSession, ContinueTurn, InterruptTurn, PauseTurn, ResumeQueue
+from domain.commands import CancelTurn, ClaimTurn, CloseSession, ContinueTurn, InterruptTurn, PauseTurn
 from domain.errors import (
     IdempotencyMismatch,
     IllegalEvents,
