@@ -18,7 +18,7 @@ from tests.support.readme import README, at_ports, blocks
 from tests.support.sse import SseParser, assert_gapless
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture

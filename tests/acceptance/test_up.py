@@ -13,17 +13,24 @@ import pytest
 
 from infra.embedded.place import free_port
 from tests.support.client import Client
-from tests.support.commands import Up, lines_of, turnlog, up
+from tests.support.commands import TURNLOG, Up, environment, lines_of, turnlog, up
 from tests.support.places import server_directory
 from tests.support.sse import assert_gapless
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
-ECHO = """
+MINE = """
+import asyncio
+
 async def echo(turn):
     for word in turn.input.split():
         yield word + " "
+
+async def endless(turn):
+    while True:
+        yield "on and "
+        await asyncio.sleep(0.05)
 """
 
 
@@ -97,15 +104,16 @@ async def a_killed_child_comes_back(running: Up) -> None:
 
 async def test_ones_own_agent_chat_and_tail(home: Path) -> None:
     """An agent from the working directory; a piped chat; a tail that ends with the session."""
-    (home / "mine.py").write_text(ECHO)
+    (home / "mine.py").write_text(MINE)
     port = free_port()
-    async with up(home / "up", port, "--agent", "mine:echo", cwd=home) as running:
+    async with up(home / "up", port, "--agent", "mine:echo", "--agent", "mine:endless", cwd=home) as running:
         await running.ready()
         code, out, err = await turnlog("chat", "--url", running.url, stdin="one two\nthree\n")
         assert (code, out) == (0, "one two \nthree \n"), err
         code, out, _ = await turnlog("status", "--json", "--url", running.url)
         assert code == 0
-        assert [agent["agent_id"] for agent in json.loads(out)["agents"]] == ["echo"]
+        assert [agent["agent_id"] for agent in json.loads(out)["agents"]] == ["echo", "endless"]
+        await ctrl_c_in_a_chat_interrupts_the_turn(running)
         client = Client(running.url)
         await client.run("hello", "x")
         tailing = asyncio.create_task(turnlog("tail", "hello", "--json", "--url", running.url))
@@ -116,6 +124,25 @@ async def test_ones_own_agent_chat_and_tail(home: Path) -> None:
         assert json.loads(out.splitlines()[-1])["type"] == "session.closed"
         await client.close()
         assert await running.interrupt() == 0
+
+
+async def ctrl_c_in_a_chat_interrupts_the_turn(running: Up) -> None:
+    process = await asyncio.create_subprocess_exec(
+        str(TURNLOG),
+        *("chat", "--agent", "endless", "--url", running.url),
+        env=environment(),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        process.stdin.write(b"go on\n")
+        await process.stdout.readuntil(b"on and on and ")
+        process.send_signal(signal.SIGINT)
+        await process.stdout.readuntil(b"[interrupted by ")
+        process.stdin.close()
+        assert await process.wait() == 0
 
 
 async def test_a_taken_port_is_one_line_and_exit_code_2(home: Path) -> None:

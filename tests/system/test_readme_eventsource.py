@@ -14,7 +14,7 @@ from tests.support.commands import up
 from tests.support.places import server_directory
 from tests.support.readme import at_ports, blocks
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
