@@ -19,7 +19,7 @@ class SystemClock:
 
 
 class SystemIds:
-    """Implements `domain.clock.IdSource`. Ids of one process ascend within a millisecond too; a fork must make its own."""
+    """Implements `domain.clock.IdSource`. Ids of one process ascend, also those made within one millisecond."""
 
     def uuid7(self) -> str:
         return str(uuid7())

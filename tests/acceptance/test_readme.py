@@ -107,3 +107,10 @@ async def test_ones_own_agent(home: Path) -> None:
 def test_every_link_to_a_file_leads_somewhere() -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", README.read_text(encoding="utf-8")):
         assert (README.parent / target).exists(), target
+
+
+def test_every_guarantee_names_a_test_that_exists() -> None:
+    named = re.findall(r"\[(test_\w+)\]\(([^)]+)\)", README.read_text(encoding="utf-8"))
+    assert len(named) > 15
+    for test, place in named:
+        assert f"def {test}(" in (README.parent / place).read_text(encoding="utf-8"), (test, place)
