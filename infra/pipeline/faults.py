@@ -2,7 +2,7 @@
 
 import asyncpg
 
-from domain.errors import Invalid, StoreUnavailable, TurnIdTaken, TurnlogError
+from domain.errors import Invalid, TurnIdTaken, TurnlogError
 from infra.postgres.pool import UNREACHABLE
 
 FAULTS: tuple[type[BaseException], ...] = (asyncpg.PostgresError, *UNREACHABLE)
@@ -29,7 +29,9 @@ def refusal(error: BaseException) -> TurnlogError | None:
         return TurnIdTaken(external_id=error.constraint_name)
     if isinstance(error, _OURS_ALONE):
         return Unstorable(sqlstate=getattr(error, "sqlstate", None) or type(error).__name__)
-    if isinstance(error, asyncpg.SyntaxOrAccessError):
-        # A missing table or privilege: this installation is not migrated, or runs under the wrong role.
-        return StoreUnavailable(sqlstate=error.sqlstate)
     return None
+
+
+def misfit(error: BaseException) -> bool:
+    """A missing table, column or privilege: this process does not fit the database. No command of it can succeed."""
+    return isinstance(error, asyncpg.SyntaxOrAccessError)

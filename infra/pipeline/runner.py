@@ -10,7 +10,7 @@ from domain.clock import Clock
 from domain.errors import StoreUnavailable
 from domain.ports import Notifier
 from infra.pipeline.announce import announce
-from infra.pipeline.faults import FAULTS, refusal
+from infra.pipeline.faults import FAULTS, misfit, refusal
 from infra.pipeline.group import GroupTransaction, Locking, try_locks
 from infra.pipeline.member import Member
 from infra.postgres.pool import Pool
@@ -40,6 +40,8 @@ class Runner:
         try:
             return await self.commit(self._pool, ready, try_locks)
         except FAULTS as error:
+            if misfit(error):
+                return self._refuse(ready, error)
             _log.warning("group failed", error=type(error).__name__, commands=len(ready))
         return await self._one_by_one(ready)
 
@@ -73,6 +75,16 @@ class Runner:
                     pause = _FIRST_PAUSE
                     break
         return blocked
+
+    def _refuse(self, members: Many[Member], error: BaseException) -> list[Member]:
+        _log.error(
+            "the database does not fit this process: is it migrated, is this the right role?",
+            error=type(error).__name__,
+            sqlstate=getattr(error, "sqlstate", None),
+        )
+        for member in members:
+            member.settle(StoreUnavailable())
+        return []
 
     def _ready(self, members: Many[Member]) -> list[Member]:
         now = self._clock.monotonic()
