@@ -20,7 +20,7 @@ BACKLOG = 2_048
 
 _USER_TIMEOUT_MILLISECONDS = 30_000
 _KEEP_ALIVE_SECONDS = 75
-_CUT_SECONDS = 0.5
+_CUT_SECONDS = 0.25
 
 
 def run(role: Coroutine[Any, Any, int]) -> int:

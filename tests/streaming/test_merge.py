@@ -221,3 +221,58 @@ async def test_a_hostile_broker_and_viewers_who_come_and_go(seed: int) -> None:
         for after, stream in streams:
             await stream.sequence(log.last(S))
             assert_gapless(stream.ids, first=after + 1)
+
+
+async def test_a_jump_of_many_pages_is_pulled_by_each_viewer_and_shared() -> None:
+    log, broker = Log(page_bytes=32 * 1024), FakeBroker()
+    log.append(S)
+    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
+        streams = [await client.stream(S, 1).opened() for _ in range(5)]
+        for _ in range(500):
+            log.append(S, pad=1000)
+        broker.event(S, log.append(S))
+        for stream in streams:
+            await stream.sequence(502)
+        commit(log, broker, 2)
+        for stream in streams:
+            await stream.sequence(504)
+            assert_gapless(stream.ids, first=2)
+        assert len(log.pages) < 3 * len(set(log.pages))
+
+
+async def test_what_was_never_committed_is_not_shown_and_stops_nobody() -> None:
+    log, broker = Log(), FakeBroker()
+    log.append(S)
+    limits = Limits(hold_seconds=0.001, heads_seconds=0.1)
+    async with stream_gateway(log, broker, limits) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 1).opened()
+        lie = log.append("other")
+        for _ in range(2, 1000):
+            lie = log.append("other")
+        broker.event(S, lie.replace(b'"session_id":"other"', b'"session_id":"session"'))
+        broker.event(S, b"no envelope")
+        broker.event(S, b'{"sequence":"2"}')
+        async with asyncio.timeout(5):
+            while len(log.pages) < 50:
+                await asyncio.sleep(0.01)
+        commit(log, broker, 3)
+        await stream.sequence(4)
+        assert_gapless(stream.ids, first=2)
+
+
+async def test_a_restored_store_sends_its_viewers_away() -> None:
+    """Its epoch is another, and it may have lost events that they have seen."""
+    log, broker = Log(), FakeBroker()
+    for _ in range(5):
+        log.append(S)
+    async with stream_gateway(log, broker, Limits(heads_seconds=0.1)) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 0).opened()
+        await stream.sequence(5)
+        log.restore(S, 3)
+        await stream.end()
+        assert stream.frames[-1].event == "stream.closing"
+        again = await client.stream(S, 5).opened()
+        assert again.frames[0].json["epoch"] == 2
+        assert (await again.event("stream.resync")).json == {"reason": "beyond_head", "last_sequence": 3}
+        commit(log, broker, 1)
+        await again.sequence(4)

@@ -50,6 +50,7 @@ class Log:
         self.pages: list[tuple[str, int]] = []
         self.head_requests: list[list[str]] = []
         self.closed: set[str] = set()
+        self.epoch = 1
         self._sessions: dict[str, list[tuple[str, bytes]]] = {}
 
     def append(
@@ -64,6 +65,11 @@ class Log:
         if type_ == "session.closed":
             self.closed.add(session)
         return made
+
+    def restore(self, session: str, last: int) -> None:
+        """Go back to an older state, as a restored backup."""
+        del self._sessions[session][last:]
+        self.epoch += 1
 
     def last(self, session: str) -> int:
         return len(self._sessions.get(session, []))
@@ -96,7 +102,7 @@ class Log:
         if self.away:
             raise AgentUnavailable()
         known = [session for session in session_ids if session in self._sessions]
-        answer = Heads(1, {session: self._head(session) for session in known})
+        answer = Heads(self.epoch, {session: self._head(session) for session in known})
         await self.after_heads()
         return answer
 

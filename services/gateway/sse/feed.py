@@ -1,13 +1,12 @@
 """The number line of one session as this gateway's viewers see it.
 
 Subscribed first, told the head second, it then merges by sequence: an event that is next goes on, an older one is a
-double, a later one is held while the jump is healed. Nothing here waits but the healing task."""
+double, a later one is held while the jump is healed. Nothing here waits but the healing task.
+"""
 
 import asyncio
 from asyncio import Task
-from bisect import bisect_left
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -16,24 +15,18 @@ from domain.errors import SessionNotFound, Unavailable
 from domain.events.envelope import peek
 from domain.events.turn import TERMINAL_TYPES
 from services.gateway.sse import frames
+from services.gateway.sse.fanout import FanOut
 from services.gateway.sse.held import Held
 from services.gateway.sse.limits import Limits
-from services.gateway.sse.live import ALWAYS, WATCHED, Frame, LiveFrames, decode_frame
-from services.gateway.sse.ports import ReplayPage, SessionHead, chunk_of
+from services.gateway.sse.live import WATCHED, Frame, LiveFrames, decode_frame
+from services.gateway.sse.ports import ReplayPage, SessionHead
 from services.gateway.sse.replays import Replays
 from services.gateway.sse.viewer import Viewer
 
 _log = structlog.get_logger(__name__)
 
-_FLUSH_BYTES = 256 * 1024
-
-
-class _Entry(NamedTuple):
-    """Something to show. `sequence` 0: a temporary frame. `tick`: who must have been there (see `live`)."""
-
-    sequence: int
-    tick: int
-    block: bytes
+_DOUBTS = 50
+"""Empty replays in a row until what was told is not believed any more."""
 
 
 class _Control(msgspec.Struct, frozen=True):
@@ -46,8 +39,9 @@ _decode_control = msgspec.json.Decoder(_Control).decode
 class SessionFeed:
     """Implements `ports.Listener` for one session with local viewers.
 
-    `edge` is the last sequence that was accepted, `shown` the last one handed to viewers (at the end of the loop
-    step). Joined viewers have been given everything up to `shown`, all others pull replay pages until they have."""
+    `edge` is the last sequence that was accepted, None until the first head. Joined viewers have been given everything
+    up to `shown`, all others pull replay pages until they have. `ended`: why all streams of this feed are to end.
+    """
 
     def __init__(
         self,
@@ -60,23 +54,24 @@ class SessionFeed:
         """`check(session_id, delay)` asks for the head after a delay; `spawn` starts `heal` in the hub's task group."""
         self.session_id = session_id
         self.edge: int | None = None
-        self.shown = 0
         self.closed = False
         self.ended: frames.ClosingReason | None = None
         self._check = check
         self._spawn = spawn
         self._replays = replays
         self._limits = limits
-        self._viewers: set[Viewer] = set()
+        self._out = FanOut()
         # With a whole page it must fit a viewer's buffer, since both may be let go in one loop step.
         self._held = Held(limits.viewer_buffer_bytes // 4)
         self._live = LiveFrames()
-        self._pending: list[_Entry] = []
-        self._pending_bytes = 0
-        self._tick = 1
         self._wanted = 0
+        self._doubts = 0
         self._healing: Task[None] | None = None
-        self._loop = asyncio.get_running_loop()
+
+    @property
+    def shown(self) -> int:
+        """The last sequence that joined viewers have been given."""
+        return self._out.shown
 
     # What the subscription brings ----------------------------------------------------------------------------------
 
@@ -90,7 +85,9 @@ class SessionFeed:
             # Nothing of ours looks like that. The store has the event, if there is one.
             self._check(self.session_id, 0.0)
         elif self.edge is None or event.sequence > self.edge + 1:
-            self._hold_event(event.sequence, event.type, event.turn_id, envelope)
+            self._held.add_event(event.sequence, event.type, event.turn_id, envelope)
+            self._want(event.sequence)
+            self._bound_held()
         elif event.sequence == self.edge + 1:
             self._accept(event.sequence, event.type, event.turn_id, envelope)
             if self._held.waiting:
@@ -116,7 +113,7 @@ class SessionFeed:
         except msgspec.MsgspecError:
             return
         if revoked:
-            self.end_all("revoked")
+            self._out.end("revoked")
         else:
             self._check(self.session_id, 0.0)
 
@@ -129,10 +126,12 @@ class SessionFeed:
         """A head read after the subscription was live. The first one is where the feed begins."""
         last = head.last_sequence
         if self.edge is None:
-            self.edge = self.shown = last
+            self.edge = last
+            self._out.begin(last)
             self._release()
         if head.closed and last == self.edge:
-            self._close()
+            self.closed = True
+            self._out.end("closed", after_backlog=True)
         self._want(last)
 
     # Viewers -------------------------------------------------------------------------------------------------------
@@ -143,35 +142,27 @@ class SessionFeed:
         work's.)"""
         if self.edge is None or viewer.cursor < self.shown:
             return False
-        viewer.joined = True
-        viewer.joined_at = self._tick
-        self._viewers.add(viewer)
+        self._out.join(viewer)
         if self.closed:
             viewer.end_after_backlog("closed")
         return True
 
     def leave(self, viewer: Viewer) -> None:
-        self._viewers.discard(viewer)
+        self._out.leave(viewer)
 
     def end_all(self, reason: frames.ClosingReason) -> None:
-        """End every joined stream now; those that still pull are ended by their own task (`ended`)."""
+        """End every stream: joined ones now, those that still pull by their own task."""
         self.ended = reason
-        for viewer in self._viewers:
-            viewer.end(frames.closing(reason))
+        self._out.end(reason)
 
     def stop(self) -> None:
         """The last viewer has gone."""
         self._held.clear()
-        self._pending.clear()
+        self._out.clear()
         if self._healing is not None:
             self._healing.cancel()
 
     # Merge ---------------------------------------------------------------------------------------------------------
-
-    def _hold_event(self, sequence: int, type_: str, turn_id: str | None, envelope: bytes) -> None:
-        self._held.add_event(sequence, type_, turn_id, envelope)
-        self._want(sequence)
-        self._bound_held()
 
     def _bound_held(self) -> None:
         """Give up what is held when it is too much: the replay brings the events again, the frames are lost."""
@@ -183,7 +174,7 @@ class SessionFeed:
         self.edge = sequence
         if type_ in WATCHED:
             self._live.observe(type_, turn_id, envelope)
-        self._show(_Entry(sequence, ALWAYS, block or frames.event(sequence, type_, envelope)))
+        self._out.event(sequence, block or frames.event(sequence, type_, envelope))
         if self._held.waiting:
             self._show_frames(self._held.take_frames(sequence))
         if type_ in TERMINAL_TYPES:
@@ -205,61 +196,9 @@ class SessionFeed:
             self._show_frame(frame, raw)
 
     def _show_frame(self, frame: Frame, raw: bytes) -> None:
-        tick = self._live.admit(frame, self._tick)
+        tick = self._live.admit(frame, self._out.tick)
         if tick is not None:
-            self._show(_Entry(0, tick, frames.live(frame.type, raw)))
-
-    # Fan-out -------------------------------------------------------------------------------------------------------
-
-    def _show(self, entry: _Entry) -> None:
-        if not self._pending:
-            self._loop.call_soon(self._flush)
-        self._pending.append(entry)
-        self._pending_bytes += len(entry.block)
-        if self._pending_bytes > _FLUSH_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Give every viewer what this loop step brought, joined and chunk-coded once."""
-        entries, self._pending, self._pending_bytes = self._pending, [], 0
-        if not entries or self.edge is None:
-            return
-        before, self.shown = self.shown, self.edge
-        self._tick += 1
-        if not self._viewers:
-            return
-        ticks = sorted({entry.tick for entry in entries if entry.tick != ALWAYS})
-        chunk = chunk_of(b"".join([entry.block for entry in entries]))
-        parts: dict[tuple[int, int], bytes] = {}
-        # A push may end a viewer but never takes it out of this set: its own task does that later.
-        for viewer in self._viewers:
-            if viewer.cursor == before and (not ticks or viewer.joined_at <= ticks[0]):
-                viewer.push(chunk, self.shown)
-            else:
-                self._push_part(viewer, entries, parts, bisect_left(ticks, viewer.joined_at))
-
-    def _push_part(
-        self, viewer: Viewer, entries: list[_Entry], parts: dict[tuple[int, int], bytes], unseen: int
-    ) -> None:
-        """For a viewer that came in mid-item (it lacks the first `unseen` ticks), or that knows more than the feed
-        did."""
-        key = (viewer.cursor, unseen)
-        part = parts.get(key)
-        if part is None:
-            blocks = [entry.block for entry in entries if _may_see(viewer, entry)]
-            part = parts[key] = chunk_of(b"".join(blocks)) if blocks else b""
-        last = max(viewer.cursor, self.shown)
-        if part:
-            viewer.push(part, last)
-        else:
-            viewer.cursor = last
-
-    def _close(self) -> None:
-        """The session is closed and everything was shown: nothing follows."""
-        self._flush()
-        self.closed = True
-        for viewer in self._viewers:
-            viewer.end_after_backlog("closed")
+            self._out.frame(tick, frames.live(frame.type, raw))
 
     # Healing -------------------------------------------------------------------------------------------------------
 
@@ -296,8 +235,8 @@ class SessionFeed:
         if self.edge != at:
             return 0.0
         if page.last == at:
-            # Read before the event was committed that we were told of: ask again.
-            return self._limits.hold_seconds
+            return self._doubt()
+        self._doubts = 0
         if page.last >= page.head or page.last >= self._wanted:
             self._fill(page)
         else:
@@ -307,27 +246,29 @@ class SessionFeed:
         self._release()
         return 0.0
 
+    def _doubt(self) -> float:
+        """The store lacks what was told: read before it was committed, or published by somebody who never committed it.
+        Seconds to wait before the next look."""
+        self._doubts += 1
+        if self._doubts == _DOUBTS:
+            _log.warning("told of events that are not in the store", session_id=self.session_id, wanted=self._wanted)
+            self._doubts = self._wanted = 0
+            self._held.clear()
+        return max(self._limits.hold_seconds, 0.01)
+
     def _fill(self, page: ReplayPage) -> None:
         """A jump that one page closes: viewers stay joined and miss no frame."""
-        for viewer in [v for v in self._viewers if not v.fits(len(page.body))]:
-            self._let_pull(viewer)
+        for viewer in self._out.viewers():
+            if not viewer.fits(len(page.body)):
+                self._out.let_pull(viewer)
         for block in frames.blocks(page.body):
             self._accept(block.sequence, block.type, peek(block.envelope).turn_id, block.envelope, block.bytes)
 
     def _skip(self, head: int) -> None:
         """A larger jump: the feed goes to the head, and every viewer pulls what it lacks with its own backpressure."""
-        self._flush()
         self._live.forget()
-        self.edge = self.shown = head
-        for viewer in [v for v in self._viewers if v.cursor < head]:
-            self._let_pull(viewer)
-
-    def _let_pull(self, viewer: Viewer) -> None:
-        self._viewers.discard(viewer)
-        viewer.leave()
-
-
-def _may_see(viewer: Viewer, entry: _Entry) -> bool:
-    if entry.sequence:
-        return entry.sequence > viewer.cursor
-    return entry.tick == ALWAYS or viewer.joined_at <= entry.tick
+        self.edge = head
+        self._out.begin(head)
+        for viewer in self._out.viewers():
+            if viewer.cursor < head:
+                self._out.let_pull(viewer)

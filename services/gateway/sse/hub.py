@@ -44,6 +44,7 @@ class Hub:
         self._sessions: dict[str, _Held] = {}
         self._viewers: set[Viewer] = set()
         self._streams = 0
+        self._epoch: int | None = None
         self._tasks = TaskGroup()
         self._running: list[Task[None]] = []
         self.inquiry = Inquiry(agent, self._learn, self.limits.heads_timeout_seconds)
@@ -171,11 +172,21 @@ class Hub:
     def _spawn(self, feed: SessionFeed) -> Task[None]:
         return self._tasks.create_task(feed.heal())
 
-    def _learn(self, session_id: str, head: SessionHead) -> None:
+    def _learn(self, session_id: str, head: SessionHead, epoch: int) -> None:
+        if self._epoch not in (None, epoch):
+            self._forget_all()
+        self._epoch = epoch
         held = self._sessions.get(session_id)
         # An answer to a question from before the subscription was live proves nothing.
         if held is not None and held.live.done():
             held.feed.learn(head)
+
+    def _forget_all(self) -> None:
+        """The store was restored: it may have lost events that viewers have seen. Clients come back, see the new epoch
+        and load anew."""
+        for held in self._sessions.values():
+            held.feed.end_all("draining")
+        self._sessions.clear()
 
     async def _compare(self) -> None:
         """What heals everything that was lost unnoticed, the broker's absence included."""

@@ -22,8 +22,8 @@ class Inquiry:
     """One request at a time asks for everything that was wanted before it was sent, so an answer is never older than
     its question: a client may know an event that a request on its way has not seen."""
 
-    def __init__(self, agent: Agent, learn: Callable[[str, SessionHead], None], timeout_seconds: float) -> None:
-        """`learn` is told of every head that an answer holds."""
+    def __init__(self, agent: Agent, learn: Callable[[str, SessionHead, int], None], timeout_seconds: float) -> None:
+        """`learn` is told of every head that an answer holds, and of the epoch."""
         self._timeout = timeout_seconds
         self._agent = agent
         self._learn = learn
@@ -66,7 +66,7 @@ class Inquiry:
                 for session_id, asked in batch.items():
                     head = heads.heads.get(session_id)
                     if head is not None:
-                        self._learn(session_id, head)
+                        self._learn(session_id, head, heads.epoch)
                     _settle(asked, SessionNotFound() if head is None else Stand(head, heads.epoch))
 
     def _take(self) -> "dict[str, Future[Stand] | None]":

@@ -20,12 +20,12 @@ from services.gateway.sse.hub import Hub
 from services.gateway.sse.peer import peer_of
 from services.gateway.sse.viewer import Viewer
 
-STREAM_HEADERS = [
+STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     # no-transform: a proxy that compresses would hold frames back.
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
-]
+)
 
 
 class EventStream(Response[None]):
@@ -70,7 +70,8 @@ class _Stream(ASGIResponse):
             if stand.head.closed and self._cursor == stand.head.last_sequence:
                 await _nothing_left(send)
                 return
-            await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            # A list of its own: middleware adds to it in place.
+            await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
             first, cursor = opening(hub, self._session_id, self._cursor, stand)
             peer = peer_of(scope, hub.limits.linger_seconds)
             viewer = Viewer(peer, cursor, hub.limits.viewer_buffer_bytes)
