@@ -37,25 +37,22 @@ class FrameLine:
 
     def apply(self, event: Event, sequence: int, *, erased: bool) -> None:
         """An event of the turn: with its number where it has one, an item with all of its numbers."""
-        match event:
-            case turn.TurnStarted():
-                self._started(event, sequence)
-            case turn.TurnCompleted() if from_outside(event):
-                pass
-            case ExecutorEvent():
-                self._executor(event, sequence, erased)
-            case turn.TurnFailed(frame=int() as frame) | turn.TurnInterrupted(frame=int() as frame):
-                self._single(frame, event.type, sequence)
-                self._ended(event, frame, sequence)
-
-    def _executor(self, event: ExecutorEvent, sequence: int, erased: bool) -> None:
-        if isinstance(event, item.ItemCompleted):
-            self._ascend(event.frame, event.type, sequence)
-            self._item(event, sequence, erased)
-        else:
+        if isinstance(event, ExecutorEvent):
+            if isinstance(event, item.ItemCompleted):
+                self._ascend(event.frame, event.type, sequence)
+                self._item(event, sequence, erased)
+            elif not (isinstance(event, turn.TurnCompleted) and from_outside(event)):
+                self._single(event.frame, event.type, sequence)
+                if isinstance(event, turn.TurnPaused | turn.TurnCompleted):
+                    self._left(event, sequence)
+        elif isinstance(event, turn.TurnStarted):
+            self._started(event, sequence)
+        elif isinstance(event, turn.TurnFailed | turn.TurnInterrupted) and event.frame is not None:
             self._single(event.frame, event.type, sequence)
-        if isinstance(event, turn.TurnPaused | turn.TurnCompleted):
             self._ended(event, event.frame, sequence)
+
+    def _left(self, event: turn.TurnPaused | turn.TurnCompleted, sequence: int) -> None:
+        self._ended(event, event.frame, sequence)
         if isinstance(event, turn.TurnPaused) and event.next_frame != event.frame + 1:
             self._findings.add(sequence, "frames", f"next frame {event.next_frame} after a pause at {event.frame}")
 
@@ -86,6 +83,10 @@ class FrameLine:
             self._take(first, first + length, sequence)
 
     def _single(self, frame: int, type_: str, sequence: int) -> None:
+        if self._ends and self._ends[-1] == frame > self._newest:  # the next number, as almost always
+            self._ends[-1] = frame + 1
+            self._newest = frame
+            return
         self._ascend(frame, type_, sequence)
         self._take(frame, frame + 1, sequence)
 
@@ -97,6 +98,9 @@ class FrameLine:
 
     def _take(self, begin: int, end: int, sequence: int) -> None:
         begins, ends = self._begins, self._ends
+        if ends and ends[-1] == begin:
+            ends[-1] = end
+            return
         place = bisect_right(begins, begin)
         if (place and ends[place - 1] > begin) or (place < len(begins) and begins[place] < end):
             self._findings.add(sequence, "frames", f"a number of {begin}..{end - 1} is used twice")

@@ -27,12 +27,12 @@ class Life:
             self.waiting[turn_id] = None
         elif subject is None:
             return True
-        elif isinstance(event, turn.TurnStarted):
-            return self._start(head, subject, event, sequence)
         elif isinstance(event, ExecutorEvent):
             if subject.status == "running" and event.attempt != subject.attempt:
                 detail = f"{event.type} of attempt {event.attempt} while {subject.attempt} is the newest"
                 self._findings.add(sequence, "attempt", detail)
+        elif isinstance(event, turn.TurnStarted):
+            return self._start(head, subject, event, sequence)
         elif isinstance(event, turn.TERMINAL) and subject.status == "queued":
             self.waiting.pop(turn_id, None)
         return True

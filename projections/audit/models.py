@@ -5,6 +5,7 @@ compared right after the fold has taken that event; what was compared is let go.
 later event of its turn comes, or at the end.
 """
 
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from domain.ids import Micros, Sequence, TurnId
 from domain.message import Message, TurnMessages
 from domain.ports import AppliedEvent
 from domain.turn import Turn
-from domain.turn_row import CHANGING, FIXED, columns
+from domain.turn_row import CHANGING, FIXED
 from projections.audit.findings import Findings
 
 TURN_COLUMNS = (*FIXED, *CHANGING)
@@ -41,12 +42,20 @@ microseconds."""
 TURN_PLACE = TURN_COLUMNS.index("last_sequence")
 MESSAGE_PLACE = MESSAGE_COLUMNS.index("last_sequence")
 
+_SHOWN = frozenset({TurnQueued, ItemCompleted, ItemSuperseded, TurnSuperseded})
 _encode = msgspec.json.Encoder().encode
 
 
+_turn_values = attrgetter(*TURN_COLUMNS)
+_turn_structures = [TURN_COLUMNS.index(name) for name in ("forked_from", "error", "usage", "requirements", "progress")]
+
+
 def turn_row(state: Turn) -> Row:
-    """The row that this turn must have."""
-    return tuple(column[0] for column in columns([state], TURN_COLUMNS))
+    """The row that this turn must have: what `domain.turn_row.columns` writes, faster for a single one."""
+    row = list(_turn_values(state))
+    for place in _turn_structures:
+        row[place] = _encode(row[place]) if row[place] else None
+    return tuple(row)
 
 
 def message_row(message: Message) -> Row:
@@ -121,17 +130,18 @@ class MessageRows:
         self._due: dict[str, int] = {}
         self._wrong: set[str] = set()
 
-    def fold(self, event: Event, turn_id: TurnId, enqueue_sequence: Any, sequence: int, event_id: str, at: int) -> None:
+    def fold(self, event: Event, subject: Turn, sequence: int, event_id: str, at: int) -> None:
         """Apply an event of a turn."""
-        if not isinstance(event, TurnQueued | ItemCompleted | ItemSuperseded | TurnSuperseded):
+        if type(event) not in _SHOWN or (type(event) is ItemCompleted and event.kind != "text"):
             return
+        turn_id = subject.turn_id
         messages = self._open.get(turn_id)
         if messages is None:
             if not isinstance(event, TurnQueued):
                 # Every row of the turn has been found to be as of an earlier event.
                 self._findings.add(sequence, "messages", f"turn {turn_id}: {event.type}, and its rows are older")
                 return
-            messages = self._open[turn_id] = TurnMessages(turn_id, enqueue_sequence, [])
+            messages = self._open[turn_id] = TurnMessages(turn_id, subject.enqueue_sequence, [])
         messages.touched = {}
         messages.apply(AppliedEvent(Sequence(sequence), event_id, turn_id, Micros(at), event))
         for message_id in messages.touched:

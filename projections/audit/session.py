@@ -143,19 +143,19 @@ class SessionAudit:
 
     def _of_turn(self, stored: StoredEvent, event: Event, subject: Turn) -> None:
         turn_id, sequence = subject.turn_id, stored.sequence
+        frames = self._frames.get(turn_id)
         if isinstance(event, turn.TurnQueued | turn.InputRewritten):
             for part in event.input:
                 if isinstance(part, FilePart):
                     self._report.blobs.setdefault(part.blob, sequence)
-        elif isinstance(event, turn.TurnStarted) and turn_id not in self._frames:
-            self._frames[turn_id] = FrameLine(self._findings)
+        elif frames is None and isinstance(event, turn.TurnStarted):
+            frames = self._frames[turn_id] = FrameLine(self._findings)
             self._tools[turn_id] = Tools(self._findings)
-        if turn_id in self._frames:
-            self._frames[turn_id].apply(event, sequence, erased=stored.salt is None)
+        if frames is not None:
+            frames.apply(event, sequence, erased=stored.salt is None)
             self._tools[turn_id].apply(event, sequence)
         if self._complete:
-            place = subject.enqueue_sequence
-            self._message_rows.fold(event, turn_id, place, sequence, stored.event_id, stored.created_at)
+            self._message_rows.fold(event, subject, sequence, stored.event_id, stored.created_at)
         if subject.terminal:
             self._frames.pop(turn_id, None)
             self._tools.pop(turn_id, None)

@@ -7,6 +7,10 @@ from domain.events.base import Event
 from projections.audit.findings import Findings
 from projections.audit.frames import from_outside
 
+_OF_TOOLS = frozenset(
+    {item.ItemCompleted, item.ToolStarted, item.ToolResultSnapshot, item.ItemSuperseded, turn.TurnCompleted}
+)
+
 
 class ToolCall(msgspec.Struct):
     """What the log has told of one call, known by the id of its item. `revision`: (attempt, number), since a tool that
@@ -28,6 +32,8 @@ class Tools:
 
     def apply(self, event: Event, sequence: int) -> None:
         """Events that concern no tool are passed over."""
+        if type(event) not in _OF_TOOLS:
+            return
         match event:
             case item.ItemCompleted(tool_call=item.ToolCallData() as call):
                 self._calls[event.item_id] = ToolCall(idempotent=call.idempotent)

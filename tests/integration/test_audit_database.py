@@ -1,15 +1,20 @@
 """The audit of a real database: what a superuser changes behind everyone's back is found and named."""
 
+import asyncio
 from collections.abc import Sequence
 
 import asyncpg
+import pytest
 
 from infra.postgres.audit_reader import SessionIds, open_audit_reader
+from infra.postgres.pool import create_pool
 from projections.audit import SessionReport
 from services.cli.auditing import audit_range
 from tests.support.databases import Database
 from tests.support.planted import copies, put
+from tests.support.stand import postgres_stand
 from tests.support.story import story
+from tests.support.written import WORKER, WrittenSession
 
 WHOLE = story()
 
@@ -87,3 +92,24 @@ async def test_one_session_can_be_asked_for(database: Database) -> None:
     async with open_audit_reader(await database.dsn_of("turnlog_projector")) as reader:
         reports = [r async for r in audit_range(reader, SessionIds(session_id, session_id))]
     assert [(r.session_id, r.findings) for r in reports] == [(session_id, [])]
+
+
+@pytest.mark.every_postgres
+async def test_what_the_pipeline_wrote_is_clean(database: Database) -> None:
+    """The same story through the real pipeline, in two sessions at once."""
+    stories = [story(1), story(2)]
+    pool = await create_pool(await database.dsn_of("turnlog_worker"), size=2)
+    async with postgres_stand(await database.dsn_of("turnlog_worker"), pool) as stand:
+        await stand.leases.begin(WORKER)
+
+        async def tell(session: WrittenSession) -> None:
+            for command in session.accepted:
+                await stand.pipeline.execute(command)
+
+        await asyncio.gather(*map(tell, stories))
+    await pool.close()
+    reports = await audit(database)
+    assert named(reports) == []
+    assert [(r.session_id, r.events, r.judged_to) for r in reports] == [
+        (session.session_id, len(session.events), len(session.events)) for session in stories
+    ]

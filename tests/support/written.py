@@ -26,11 +26,12 @@ from projections.audit import HEAD_COLUMNS, HeadRow, ReplyRow, SessionAudit, Ses
 from projections.audit.models import MESSAGE_PLACE, TURN_PLACE, message_row, turn_row
 
 LIMITS = Limits(queue_depth=20)
+WORKER = WorkerId("0198c0de-ffff-7000-8000-000000000001")
 _START = 1_767_225_600_000_000
 
 
 class WrittenSession:
-    """Executes commands; `events`, `stored()` and `head()` are what an audit reads."""
+    """Executes commands; `events`, `stored()` and `head()` are what an audit reads, `accepted` what led to it."""
 
     def __init__(self, number: int = 1) -> None:
         self._number = number
@@ -39,8 +40,8 @@ class WrittenSession:
         self.state = SessionState(session_id=self.session_id, turns={})
         self.events: list[StoredEvent] = []
         self.replies: dict[str, ReplyRow] = {}
+        self.accepted: list[Command] = []
         self._messages: dict[TurnId, TurnMessages] = {}
-        self._claims: set[str] = set()
 
     def uuid(self) -> str:
         self._count += 1
@@ -58,6 +59,7 @@ class WrittenSession:
         except Rejection:
             return None
         at = self.now()
+        self.accepted.append(command)
         self.state = scratch
         for draft in decision.events:
             self._append(draft, at, msgspec.json.encode({"command": command.__struct_config__.tag}))
@@ -133,9 +135,8 @@ class WrittenSession:
         )
 
     def claim(self) -> "Leg | None":
-        worker = WorkerId("0198c0de-ffff-7000-8000-000000000001")
         command = commands.ClaimTurn(
-            session_id=self.session_id, key=CommandKey(self.uuid()), worker_id=worker, take_over=True
+            session_id=self.session_id, key=CommandKey(self.uuid()), worker_id=WORKER, take_over=True
         )
         reply = self.try_to(command)
         return None if reply is None or reply.claim is None else Leg(self, reply.claim)

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from domain import commands
 from domain.ids import CommandKey, TurnId
 from domain.parts import Answer, Requirement
+from domain.turn_row import CHANGING, FIXED, columns
+from projections.audit.models import turn_row
+from tests.support.story import story
 from tests.support.written import Leg, WrittenSession, audit
 
 STEPS = (
@@ -209,3 +212,8 @@ def test_each_step_writes_something_somewhere(step: str) -> None:
     if step == "lose_worker":
         play.take("claim", 0)
     assert len(play.session.events) > count
+
+
+def test_a_turn_as_a_row_is_what_the_projection_writes() -> None:
+    for state in story().state.turns.values():
+        assert list(turn_row(state)) == [column[0] for column in columns([state], (*FIXED, *CHANGING))]
