@@ -60,7 +60,13 @@ def _parts(value: Any) -> Any:
     return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
-SafeText = Annotated[str, AfterValidator(_safe)]
+# Patterns are for readers of the OpenAPI document; the validators decide, and say more than a pattern can.
+SafeText = Annotated[str, AfterValidator(_safe), Field(json_schema_extra={"pattern": r"^[^\u0000]*$"})]
+ExternalId = Annotated[
+    str,
+    AfterValidator(_external_id),
+    Field(min_length=1, max_length=255, json_schema_extra={"pattern": r"^[^\u0000-\u001f\u007f-\u009f/\\?#]+$"}),
+]
 ContextVersion = Annotated[SafeText, Field(min_length=1, max_length=255)]
 Title = Annotated[SafeText, Field(max_length=MAX_TITLE)]
 
@@ -82,7 +88,7 @@ class CreateSession(RequestBody):
     """`POST /v1/sessions`. With an `external_id` it may be repeated: the same body gives the same session."""
 
     agent_id: Annotated[SafeText, Field(min_length=1, max_length=255)]
-    external_id: Annotated[str, AfterValidator(_external_id), Field(min_length=1, max_length=255)] | None = None
+    external_id: ExternalId | None = None
     title: Title | None = None
     metadata: Annotated[dict[str, Any], AfterValidator(_safe_json)] | None = None
     context_version: ContextVersion | None = None

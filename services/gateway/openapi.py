@@ -6,8 +6,9 @@ Bodies are read by `bodies.read` and answers pass through as bytes, so handlers 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
+from litestar import Request
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import (
@@ -110,6 +111,20 @@ def described(
     return Described
 
 
+class _Document(JsonRenderPlugin):
+    """The framework's document with our schemas: it fills in only those that it found in signatures."""
+
+    def __init__(self, schemas: dict[str, Any]) -> None:
+        super().__init__(path=["/", "/openapi.json"])
+        self._schemas = schemas
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
+        """The JSON text."""
+        components = openapi_schema.get("components", {})
+        whole = {**openapi_schema, "components": {**components, "schemas": self._schemas}}
+        return super().render(request, whole)
+
+
 def config(version: str) -> OpenAPIConfig:
     """Served as JSON at /schema and /schema/openapi.json."""
     _, document = models_json_schema([(shape, "validation") for shape in _SHAPES], ref_template=_TEMPLATE)
@@ -122,9 +137,7 @@ def config(version: str) -> OpenAPIConfig:
         description="Durable agent chat: submit turns, watch events, replay them for ever.",
         use_handler_docstrings=True,
         path="/schema",
-        render_plugins=[JsonRenderPlugin(path=["/", "/openapi.json"])],
-        components=Components(
-            schemas=cast("dict[str, Schema]", document["$defs"]), security_schemes={"bearer": bearer}
-        ),
+        render_plugins=[_Document(document["$defs"])],
+        components=Components(security_schemes={"bearer": bearer}),
         security=[{"bearer": []}],
     )
