@@ -5,10 +5,11 @@ import json
 import random
 import struct
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
-from projections.audit import Anchored, SessionReport
+from projections.audit import RULES, Anchored, SessionReport
 from projections.audit.export import audit_export, export_line, parse_line
 from tests.support.story import story
 
@@ -121,3 +122,8 @@ def test_a_tail_that_was_cut_off_is_found_by_an_anchor() -> None:
     assert rules(audit_export(LINES[:-3], anchors)) == [("anchor", len(LINES))]
     rewritten = {str(WHOLE.session_id): Anchored(7, bytes(32))}
     assert rules(audit_export(LINES, rewritten)) == [("anchor", 7)]
+
+
+def test_the_document_names_every_rule() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "audit.md").read_text(encoding="utf-8")
+    assert [rule for rule in RULES if f"`{rule}`" not in text] == []
