@@ -62,7 +62,9 @@ def _runtime_of(target: str, found: Any, model: str | None) -> Runtime:
         if isinstance(found, Agent):
             from services.worker.runtimes.pydantic_ai import PydanticAIRuntime
 
-            return PydanticAIRuntime(found, None if model is None else _model(model))
+            # A model's name is resolved now: its client takes seconds to import, and a missing key is told at once.
+            named = model or (found.model if isinstance(found.model, str) else None)
+            return PydanticAIRuntime(found, None if named is None else _model(named))
     raise UnloadableObject(
         f"`{target}` is a {type(found).__name__}: neither an async generator function nor a pydantic-ai Agent"
     )

@@ -68,6 +68,7 @@ class Claims:
         await stopping.wait()
         self._slots.draining = True
         self._hint.set()
+        log.info("worker.drains", turns=len(self._busy))
 
     async def _fill(self, tasks: asyncio.TaskGroup) -> None:
         free = self._count - len(self._busy)

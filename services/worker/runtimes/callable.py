@@ -43,6 +43,7 @@ class Play:
         self._open: tuple[str, ItemKind] | None = None
         self._response_over = True
         self._calls: dict[str, str] = {}
+        self._settled: set[str] = set()
         self._lines: list[Line] = [Line(role="user", text=input_text(execution.input))]
         self._kept = sum(len(transcript.decode(blob)) for blob in execution.messages)
         # A leg after a pause: what the generator yields before that pause was said in an earlier leg.
@@ -180,7 +181,7 @@ class Play:
         self._change(lambda line: msgspec.structs.replace(line, tool_calls=[*line.tool_calls, stored]))
         known = self._recorded_of(call.tool_call_id)
         if known is not None:
-            self._calls[call.tool_call_id] = known.item_id
+            await self._call_again(known)
             return
         item_id = self._calls[call.tool_call_id] = self._execution.new_id()
         await self._emit(
@@ -199,6 +200,16 @@ class Play:
         )
         await self._execution.gate.open(item_id)
 
+    async def _call_again(self, known: RecordedCall) -> None:
+        """A call that is in the log. One with a result is over, and what is yielded for it now says nothing new; one
+        without may start (again), since recovery would have ended the turn where it may not."""
+        self._calls[known.tool_call_id] = known.item_id
+        if known.output is not None:
+            self._settled.add(known.item_id)
+        elif not self._repeating:
+            await self._emit(frames.ToolStarted(item_id=known.item_id, tool_call_id=known.tool_call_id))
+            await self._execution.gate.open(known.item_id)
+
     async def _result(self, result: turnlog.ToolResult) -> None:
         await self._close_item()
         item_id = self._item_of(result.tool_call_id)
@@ -208,6 +219,8 @@ class Play:
             kept = cut(output, self._execution.tool_result_bytes).text
             self._lines.append(Line(role="tool", text=kept, tool_call_id=result.tool_call_id))
             self._response_over = True
+        if item_id in self._settled:
+            return
         await self._emit(
             frames.ToolResulted(
                 item_id=item_id,

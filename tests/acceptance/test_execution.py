@@ -1,0 +1,309 @@
+"""The worker process on real PostgreSQL and NATS: gate, recorder, history, leases, drain."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from domain.frames import LiveItemDelta
+from tests.support.client import Client, terminal
+from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.execution_agents import AGENTS, MARKER
+from tests.support.fake_openai import Handler
+from tests.support.nursery import Nursery
+from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.sse import assert_gapless
+from tests.support.waiting import eventually
+
+KIB, MIB = 1024, 1024 * 1024
+
+SERVED = [
+    "demo=services.worker.demo:agent",
+    "echo=tests.support.agents:echo",
+    "slow=tests.support.agents:slow",
+    "hold=tests.support.agents:hold",
+    "bulk=tests.support.agents:bulk",
+    "bulky_tool=tests.support.agents:bulky_tool",
+    *(f"{name}=tests.support.execution_agents:{name}" for name in AGENTS),
+]
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[str]:
+    """An OpenAI endpoint without a network; its base URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def running(
+    shared_postgres: SharedPostgres,
+    shared_broker: SharedNats,
+    nursery: Nursery,
+    provider: str,
+    pytestconfig: pytest.Config,
+) -> Iterator[Cluster]:
+    version = str(pytestconfig.getoption("--pg")).split(",")[0]
+    context = Clusters(shared_postgres, shared_broker, nursery).start(
+        workers=2, serve=SERVED, version=version, settings={"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": provider}
+    )
+    thread = LoopThread()
+    try:
+        cluster = thread.run(context.__aenter__())
+        try:
+            yield cluster
+        finally:
+            thread.run(context.__aexit__(None, None, None))
+    finally:
+        thread.close()
+
+
+@pytest.fixture
+async def cluster(running: Cluster) -> AsyncIterator[Cluster]:
+    """Two workers that run, mended after each test."""
+    await eventually(lambda: workers_run(running), "the workers run")
+    yield running
+    await running.mend()
+
+
+async def workers_run(cluster: Cluster) -> bool:
+    """Each worker's newest start has a lease."""
+    rows = await cluster.fetch("SELECT worker_id::text AS id FROM workers WHERE expires_at > clock_timestamp()")
+    starts = [
+        [json.loads(line)["worker"] for line in worker.text().splitlines() if '"worker.runs"' in line]
+        for worker in cluster.workers
+    ]
+    return all(started and started[-1] in {row["id"] for row in rows} for started in starts)
+
+
+async def finished(client: Client, session: str, turn: str, timeout: float = 10.0) -> dict[str, Any]:
+    """The turn once it is terminal."""
+
+    async def ended() -> dict[str, Any] | None:
+        seen = await client.turn(session, turn)
+        return seen if seen["finished_at"] else None
+
+    return await eventually(ended, "the turn ends", timeout=timeout) or {}
+
+
+async def run(client: Client, agent: str, text: str, timeout: float = 10.0) -> tuple[str, dict[str, Any]]:
+    """A session with one turn, finished."""
+    session = await client.create(agent)
+    turn = (await client.submit(session, text))["turn_id"]
+    return session, await finished(client, session, turn, timeout)
+
+
+def of_type(events: list[dict[str, Any]], type_: str) -> list[dict[str, Any]]:
+    return [event["data"] for event in events if event["type"] == type_]
+
+
+async def test_the_demonstration_agent_streams_and_uses_its_tools(cluster: Cluster) -> None:
+    client = cluster.client()
+    session = await client.create("demo")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, "calculate 12*7 and tell me what time is it"))["turn_id"]
+    await terminal(stream, turn)
+    assert_gapless(stream.ids)
+    kinds = {frame.event for frame in stream.frames}
+    assert {"item.started", "item.delta", "item.completed", "tool.started", "tool_result.snapshot"} <= kinds
+    assert {"checkpoint.reached", "usage.recorded", "turn.completed"} <= kinds
+    assert (await client.turn(session, turn))["output"].startswith("The result is 84.")
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_a_callables_tool_finds_its_start_in_the_database(cluster: Cluster) -> None:
+    session, turn = await run(cluster.client(), "look", cluster.dsn())
+    assert turn["status"] == "completed"
+    events = await cluster.client().events(session)
+    assert int(of_type(events, "tool_result.snapshot")[0]["output"].split()[1]) >= 1
+
+
+async def test_each_of_parallel_tools_finds_its_start_in_the_database(cluster: Cluster) -> None:
+    _, turn = await run(cluster.client(), "inspector", cluster.dsn())
+    assert turn["output"] == "found 1 found 1 found 1"
+
+
+async def test_a_marker_in_the_system_prompt_is_nowhere(cluster: Cluster) -> None:
+    """Invariant 13: not on the wire, not in a replay, not in a read model, not in a log."""
+    client = cluster.client()
+    for agent, text in (("inspector", cluster.dsn()), ("openai", "[http=400] hello"), ("openai", "[say: hi there]")):
+        session = await client.create(agent)
+        stream = await client.stream(session, 0).opened()
+        turn = (await client.submit(session, text))["turn_id"]
+        await terminal(stream, turn)
+        wire = repr(stream.frames)
+        wire += json.dumps(await client.events(session)) + json.dumps(await client.messages(session))
+        wire += json.dumps(await client.json("GET", f"/v1/sessions/{session}/turns"))
+        assert MARKER not in wire
+        (private,) = await cluster.fetch(
+            "SELECT count(*) FROM events WHERE session_id = $1::uuid AND position($2::bytea IN private) > 0",
+            session,
+            MARKER.encode(),
+        )
+        assert private[0] > 0, "it is kept where it belongs"
+    assert MARKER not in cluster.logs()
+
+
+async def test_a_real_models_wire(cluster: Cluster) -> None:
+    """The OpenAI wire: text, two batches of tools, and an error of the provider."""
+    client = cluster.client()
+    session, said = await run(client, "openai", "[say: five words are said here]")
+    assert said["output"].split() == ["five", "words", "are", "said", "here"]
+    prompt = '[tool: add {"a": 1, "b": 2}] [tool: add {"a": 3, "b": 4}] [again: add {"a": 5, "b": 6}]'
+    turn = (await client.submit(session, prompt))["turn_id"]
+    assert (await finished(client, session, turn))["output"] == "Tool results: 3 | 7 | 11"
+    bad = (await client.submit(session, "[http=401] no"))["turn_id"]
+    error = (await finished(client, session, bad))["error"]
+    assert error["code"] == "model_error"
+    assert "401" in error["message"]
+    assert "forced failure" not in error["message"]
+
+
+async def test_c04_consecutive_turns_see_exactly_the_ones_before(cluster: Cluster) -> None:
+    """C04: state is read after the claim: turn 2 sees u1 a1 u2, though all were queued at once."""
+    client = cluster.client()
+    session = await client.create("recall")
+    turns = [(await client.submit(session, f"u{number}"))["turn_id"] for number in (1, 2, 3)]
+    outputs = [(await finished(client, session, turn))["output"] for turn in turns]
+    u1, u2, u3 = (["user", f"u{number}"] for number in (1, 2, 3))
+    assert json.loads(outputs[0]) == [u1]
+    assert json.loads(outputs[1]) == [u1, ["assistant", outputs[0]], u2]
+    assert json.loads(outputs[2]) == [u1, ["assistant", outputs[0]], u2, ["assistant", outputs[1]], u3]
+
+
+@pytest.mark.parametrize("size", [1, 64 * KIB, 64 * KIB + 1, MIB - 1, MIB + 1, 20 * MIB])
+async def test_d12_tool_outputs_of_any_size(cluster: Cluster, size: int) -> None:
+    """D12: stored up to 64 KiB with the true size; the cursor passes, whatever the size was."""
+    client = cluster.client()
+    session, turn = await run(client, "bulky_tool", str(size), timeout=20)
+    assert turn["status"] == "completed"
+    stream = client.stream(session, 0)
+    await terminal(stream, turn["turn_id"])
+    assert_gapless(stream.ids)
+    (result,) = of_type(await client.events(session), "tool_result.snapshot")
+    assert result["output"] == "x" * min(size, 64 * KIB)
+    assert result["original_bytes"] == size
+    assert result["stored_bytes"] == min(size, 64 * KIB)
+    assert result.get("truncated", False) == (size > 64 * KIB)
+
+
+@pytest.mark.parametrize("size", [1, 256 * KIB, MIB + 1, 20 * MIB])
+async def test_d12_texts_of_any_size(cluster: Cluster, size: int) -> None:
+    """D12: texts are split at 256 KiB and linked; together they are the whole text."""
+    client = cluster.client()
+    session, turn = await run(client, "bulk", str(size), timeout=30)
+    assert turn["status"] == "completed"
+    rows = await cluster.fetch(
+        "SELECT length(payload ->> 'text') AS n, octet_length(payload::text) AS bytes,"
+        " payload ->> 'continues' AS before,"
+        " payload ->> 'item_id' AS item FROM events WHERE session_id = $1::uuid AND type = 'item.completed'"
+        " ORDER BY sequence",
+        session,
+    )
+    assert sum(row["n"] for row in rows) == size
+    assert max(row["bytes"] for row in rows) <= 260 * KIB
+    assert [row["before"] for row in rows[1:]] == [row["item"] for row in rows[:-1]]
+    head = (await client.json("GET", f"/v1/sessions/{session}/status"))["last_sequence"]
+    late = client.stream(session, head - 1)
+    await terminal(late, turn["turn_id"])
+
+
+async def test_deltas_that_viewers_saw_are_what_the_log_gives_back(cluster: Cluster) -> None:
+    """Invariant 10, with real frames: text and cuts of the item are the deltas."""
+    client = cluster.client()
+    session = await client.create("slow")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, "30 0.005"))["turn_id"]
+    await terminal(stream, turn)
+    deltas = [frame.json["data"] for frame in stream.frames if frame.event == LiveItemDelta.type]
+    (item,) = of_type(await client.events(session), "item.completed")
+    assert [len(delta["text"]) for delta in deltas] == item["frames"]["cuts"]
+    assert "".join(delta["text"] for delta in deltas) == item["text"]
+    assert [delta["index"] for delta in deltas] == list(range(len(deltas)))
+
+
+async def test_k12_a_blocked_loop_is_not_a_death(cluster: Cluster) -> None:
+    """K12: user code blocks the worker's loop for two leases; the heartbeat thread keeps the claim."""
+    _, turn = await run(cluster.client(), "block", "4.5", timeout=15)
+    assert turn["status"] == "completed"
+    assert turn["attempt"] == 1
+    assert turn["output"] == "blocking done"
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def kill_the_holder(cluster: Cluster, session: str) -> None:
+    """kill -9 of the worker that holds the session's turn."""
+    (holder,) = await cluster.fetch("SELECT worker_id::text AS id FROM claims WHERE session_id = $1::uuid", session)
+    owner = next(worker for worker in cluster.workers if holder["id"] in worker.text())
+    await owner.kill()
+
+
+async def test_a_killed_worker_does_not_block_the_session(cluster: Cluster, tmp_path: Path) -> None:
+    """K02: within lease + 5 s another worker goes on; the text of the dead attempt is in no message."""
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = client.stream(session, 0)
+    turn = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    await kill_the_holder(cluster, session)
+    go.touch()
+    ended = await finished(client, session, turn, timeout=2 + 5)
+    assert (ended["status"], ended["attempt"]) == ("completed", 2)
+    messages = await client.messages(session)
+    assert [part["text"] for part in messages[-1]["parts"]] == ["holding done"]
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_a_tool_of_a_killed_worker_never_runs_twice(cluster: Cluster, tmp_path: Path) -> None:
+    """Invariant 12: it may have run and is not idempotent, so the turn fails."""
+    client = cluster.client()
+    session, ran = await client.create("count"), tmp_path / "ran"
+    turn = (await client.submit(session, str(ran)))["turn_id"]
+
+    async def started() -> bool:
+        return await asyncio.to_thread(ran.exists)
+
+    await eventually(started, "the tool runs")
+    await kill_the_holder(cluster, session)
+    ended = await finished(client, session, turn, timeout=2 + 5)
+    assert ended["error"]["code"] == "outcome_unknown"
+    assert ran.read_text() == "ran\n"
+
+
+async def test_k07_draining_workers_finish_what_they_have_and_claim_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = client.stream(session, 0)
+    turn = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    ending = [asyncio.create_task(worker.terminate()) for worker in cluster.workers]
+
+    async def draining() -> bool:
+        return all("worker.drains" in worker.text() for worker in cluster.workers)
+
+    await eventually(draining, "both workers drain")
+    other = await client.create("echo")
+    waiting = (await client.submit(other, "later"))["turn_id"]
+    behind = (await client.submit(session, "next"))["turn_id"]
+    go.touch()
+    await terminal(stream, turn)
+    assert (await client.turn(session, turn))["output"] == "holding done"
+    assert await asyncio.gather(*ending) == [0, 0]
+    assert (await client.turn(other, waiting))["status"] == "queued"
+    assert (await client.turn(session, behind))["status"] == "queued"
+    await cluster.mend()
+    assert (await finished(cluster.client(), other, waiting))["status"] == "completed"
