@@ -11,8 +11,8 @@ from domain.events import item, turn
 from domain.events.envelope import StoredEvent
 from domain.history import PastTurn, TurnLog, read_past
 from domain.ids import SessionId, TurnId
-from domain.parts import Answer, Part, Requirement
-from domain.runtime import Gate, Interrupt, RecordedCall
+from domain.parts import Part
+from domain.runtime import Gate, Interrupt, PastPause, RecordedCall
 from services.worker.executor.lease import Lease
 
 _RETRY_SECONDS = 0.2
@@ -25,8 +25,7 @@ class Told(msgspec.Struct, kw_only=True):
 
     messages: list[bytes] = []
     recorded: dict[str, RecordedCall] = {}
-    requirements: list[Requirement] = []
-    answers: dict[str, Answer] = {}
+    pauses: list[PastPause] = []
     usage: list[item.UsageRecorded] = []
 
 
@@ -52,8 +51,7 @@ class Leg:
         self.past = past
         self.messages = told.messages
         self.recorded: Mapping[str, RecordedCall] = told.recorded
-        self.requirements = told.requirements
-        self.answers: Mapping[str, Answer] = told.answers
+        self.pauses = told.pauses
         self.tool_result_bytes = tool_result_bytes
         self.gate = gate
         self.interrupt = interrupt
@@ -81,11 +79,14 @@ def tell(events: Iterable[StoredEvent]) -> Told:
         match stored.event():
             case item.ItemCompleted(tool_call=item.ToolCallData() as call) as made:
                 told.recorded[made.item_id] = RecordedCall(
-                    item_id=made.item_id, tool_call_id=call.tool_call_id, name=call.name
+                    item_id=made.item_id, tool_call_id=call.tool_call_id, name=call.name, idempotent=call.idempotent
                 )
             case item.ToolStarted() as started if started.item_id in told.recorded:
                 known = told.recorded[started.item_id]
                 told.recorded[started.item_id] = msgspec.structs.replace(known, started=True)
+            case item.ToolResultSnapshot(final=False) as result if result.item_id in told.recorded:
+                known = told.recorded[result.item_id]
+                told.recorded[result.item_id] = msgspec.structs.replace(known, revision=result.revision)
             case item.ToolResultSnapshot(final=True) as result if result.item_id in told.recorded:
                 told.recorded[result.item_id] = msgspec.structs.replace(
                     told.recorded[result.item_id],
@@ -101,7 +102,7 @@ def tell(events: Iterable[StoredEvent]) -> Told:
             case item.UsageRecorded() as usage:
                 told.usage.append(usage)
             case turn.TurnPaused() as paused:
-                told.requirements = paused.requirements
+                told.pauses.append(PastPause(requirements=paused.requirements))
             case turn.TurnAnswered() as answered:
-                told.answers[answered.tool_call_id] = answered.answer
+                told.pauses[-1].answers[answered.tool_call_id] = answered.answer
     return told
