@@ -15,7 +15,8 @@ def secret_guard(secret: str) -> Guard:
         raise ValueError("the service secret is empty")
     expected = f"Bearer {secret}".encode()
 
-    def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+    # A coroutine, because the framework would run a plain function in a thread.
+    async def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         shown = connection.headers.get("authorization", "").encode("utf-8", "surrogateescape")
         if not hmac.compare_digest(shown, expected):
             raise NotAuthorizedException()
