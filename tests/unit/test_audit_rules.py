@@ -11,11 +11,11 @@ from domain.events import registry
 from domain.events.base import Event
 from domain.events.envelope import StoredEvent
 from domain.events.item import ItemCompleted, ItemFrames
-from domain.ids import TurnId
+from domain.ids import Sequence, TurnId
 from projections.audit import HEAD_COLUMNS, MESSAGE_COLUMNS, RULES, TURN_COLUMNS, HeadRow, ReplyRow, Row, Stored
 from projections.audit.models import MESSAGE_PLACE, TURN_PLACE, turn_row
 from tests.support.story import story
-from tests.support.written import audit, folded, resealed
+from tests.support.written import audit, folded, resealed, sealed
 
 WHOLE = story()
 SESSION = WHOLE.session_id
@@ -534,3 +534,34 @@ def test_damage_ends_the_judgement_but_not_the_chain() -> None:
     report = audit(SESSION, rows.events, WHOLE.stored(), rows.head)
     assert [(f.rule, f.sequence) for f in report.findings] == [("chain", 6), ("chain", 21)]
     assert (report.judged_to, report.events) == (5, len(rows.events))
+
+
+def test_an_erased_session_is_clean_and_says_how_far() -> None:
+    """Payloads and salts are gone up to the end of the story, digests and chain are as they were."""
+    rows = Rows()
+    last = len(rows.events)
+    for index, stored in enumerate(rows.events):
+        event = stored.event()
+        emptied: dict[str, Any] = {name: "" for name in ("text", "output") if getattr(event, name, None)}
+        emptied |= {"input": []} if hasattr(event, "input") else {}
+        skeleton = registry.encode(msgspec.structs.replace(event, **emptied))
+        rows.set(index, payload=skeleton, salt=None, private=None)
+    erased = msgspec.structs.replace(
+        WHOLE.events[-1],
+        sequence=Sequence(last + 1),
+        type="session.erased",
+        turn_id=None,
+        payload=b'{"up_to_sequence":%d}' % last,
+    )
+    rows.events.append(sealed(erased, rows.events[-1].hash))
+    state = folded(SESSION, rows.events)
+    assert state.head is not None
+    state.head.head_hash = rows.events[-1].hash
+    at = rows.events[-1].created_at
+    head = tuple(at if name == "last_event_at" else getattr(state.head, name) for name in HEAD_COLUMNS)
+    turns = sorted(map(turn_row, state.turns.values()), key=lambda row: int(row[TURN_PLACE]))
+    replies = [ReplyRow(0, reply.key, reply.fence, None) for reply in rows.replies]
+    report = audit(SESSION, rows.events, Stored(turns, [], replies), head)
+    assert (report.findings, report.erased_to, report.judged_to) == ([], last, last + 1)
+    unsaid = audit(SESSION, rows.events[:-1], None, None)
+    assert [(f.rule, f.sequence) for f in unsaid.findings] == [("erasure", last)]
