@@ -1,8 +1,12 @@
 """A TCP proxy before an agent service that loses replies: a request arrives, is answered, and the answer is cut off."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+
+
+async def _nothing() -> None:
+    pass
 
 
 class CuttingProxy:
@@ -16,6 +20,8 @@ class CuttingProxy:
         self._path = b""
         self.lost = 0
         self.url = ""
+        self.on_lost: Callable[[], Awaitable[None]] = _nothing
+        """Runs when a reply was dropped, before the connection is: what becomes of the process meanwhile."""
 
     def lose(self, replies: int, path: str = "/internal/commands") -> None:
         self._left = replies
@@ -49,6 +55,7 @@ class CuttingProxy:
                 if self._left and self._path in asked[0]:
                     self._left -= 1
                     self.lost += 1
+                    await self.on_lost()
                     return
                 writer.write(data)
                 await writer.drain()
