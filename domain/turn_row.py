@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from domain.ids import Generation, SessionId
 from domain.parts import Failure, ForkSource, Requirement
 from domain.progress import Progress
 from domain.turn import Turn
@@ -64,8 +65,45 @@ CHANGING = (
 _JSON = frozenset({"forked_from", "error", "usage", "requirements", "progress"})
 
 
+_RAW = frozenset({"input", "metadata", "rewritten_input"})
+
+_new_row = msgspec.defstruct(
+    "NewTurnRow", [(name, Any, None) for name in ("session_id", "generation", *FIXED, *CHANGING)], omit_defaults=True
+)
+_changed_row = msgspec.defstruct(
+    "ChangedTurnRow",
+    [(name, Any, None) for name in ("session_id", "generation", "turn_id", *CHANGING)],
+    omit_defaults=True,
+)
+
+Place = tuple[SessionId, Generation, Turn]
+"""A turn with what makes it a row."""
+
+
+def new_rows(places: list[Place]) -> bytes:
+    """JSON array of objects with all columns; NULLs are left out, times are microseconds."""
+    return _encode([_new_row(s, g, *_values(turn, FIXED), *_values(turn, CHANGING)) for s, g, turn in places])
+
+
+def changed_rows(places: list[Place]) -> bytes:
+    """The same with the key and the columns that change."""
+    return _encode([_changed_row(s, g, turn.turn_id, *_values(turn, CHANGING)) for s, g, turn in places])
+
+
+def _values(turn: Turn, names: tuple[str, ...]) -> list[Any]:
+    found: list[Any] = []
+    for name in names:
+        value = getattr(turn, name)
+        if name in _JSON:
+            value = value or None
+        elif value is not None and name in _RAW:
+            value = msgspec.Raw(value)
+        found.append(value)
+    return found
+
+
 def columns(turns: list[Turn], names: tuple[str, ...]) -> list[list[Any]]:
-    """One array per named column, each with one value per turn: arguments for `unnest`."""
+    """One list per named column, each with the column's value per turn, as it is read back."""
     found: list[list[Any]] = []
     for name in names:
         values = [getattr(turn, name) for turn in turns]

@@ -21,10 +21,11 @@ from infra.pipeline.load import load
 from infra.pipeline.member import Member
 from infra.pipeline.settings import PipelineSettings
 from infra.pipeline.versions import Generations, Versions, read_generations, served_by
-from infra.postgres.rows import event_columns, head_columns
+from infra.postgres.rows import ClaimRow, ReplyRow, event_row, head_row, hexadecimal
 from infra.postgres.sql import statements
 
 _SQL = statements("pipeline")
+_encode = msgspec.json.Encoder().encode
 
 Locking = Callable[[Any, list[SessionId]], Awaitable[set[SessionId]]]
 """Takes the locks of sessions as a transaction's first statement; returns those that it got."""
@@ -121,26 +122,27 @@ class GroupTransaction:
             self._generations = await read_generations(connection)
 
     async def _write(self, connection: Any, batches: list[SessionBatch]) -> None:
-        events = [event for batch in batches for event in batch.events]
         changed = [batch for batch in batches if batch.events]
-        if events:
-            await connection.execute(_SQL["append"], *event_columns(events))
-            for projection, changes in self._changes(changed):
-                await projection.apply(changes, cast(Transaction, connection))
-            heads = [(batch.state.head, batch.at) for batch in changed if batch.state.head is not None]
-            await connection.execute(_SQL["save_heads"], *head_columns(heads))
-            await _write_claims(connection, changed)
-        replies = [(batch.session_id, key, kept) for batch in batches for key, kept in batch.fresh_replies.items()]
-        if replies:
-            await connection.execute(
-                _SQL["save_replies"],
-                [session_id for session_id, _, _ in replies],
-                [key for _, key, _ in replies],
-                [kept.fingerprint for _, _, kept in replies],
-                [kept.fence for _, _, kept in replies],
-                [kept.ordinal for _, _, kept in replies],
-                [kept.reply for _, _, kept in replies],
-            )
+        keys, replies = _kept(batches)
+        if not changed:
+            if keys:
+                await connection.execute(_SQL["save_replies"], _encode(keys), replies)
+            return
+        events = [event for batch in changed for event in batch.events]
+        opened, ended = _claims(changed)
+        await connection.execute(
+            _SQL["write"],
+            _encode([head_row(batch.state.head, batch.at) for batch in changed if batch.state.head is not None]),
+            _encode(keys),
+            replies,
+            _encode(opened),
+            ended,
+            _encode([event_row(event) for event in events]),
+            [event.payload for event in events],
+            [event.private for event in events],
+        )
+        for projection, changes in self._changes(changed):
+            await projection.apply(changes, cast(Transaction, connection))
 
     def _changes(self, batches: Iterable[SessionBatch]) -> list[tuple[SessionProjection, list[SessionChange]]]:
         grouped: dict[tuple[str, int], tuple[SessionProjection, list[SessionChange]]] = {}
@@ -161,22 +163,25 @@ def _places(loaded: Loaded, birth: Birth) -> list[tuple[str, Generation]]:
     return list(served_by(loaded.state.head).items())
 
 
-async def _write_claims(connection: Any, batches: list[SessionBatch]) -> None:
-    opened: list[tuple[SessionId, Claim]] = []
+def _kept(batches: list[SessionBatch]) -> tuple[list[ReplyRow], list[bytes | None]]:
+    """Rows for `command_log`, the replies apart."""
+    rows: list[ReplyRow] = []
+    replies: list[bytes | None] = []
+    for batch in batches:
+        for key, kept in batch.fresh_replies.items():
+            rows.append(ReplyRow(batch.session_id, key, hexadecimal(kept.fingerprint), kept.fence, kept.ordinal))
+            replies.append(kept.reply)
+    return rows, replies
+
+
+def _claims(batches: list[SessionBatch]) -> tuple[list[ClaimRow], list[SessionId]]:
+    """Claims to write down, and sessions whose claim has ended."""
+    opened: list[ClaimRow] = []
     ended: list[SessionId] = []
     for batch in batches:
         claim = batch.claim_change()
         if isinstance(claim, Claim):
-            opened.append((batch.session_id, claim))
+            opened.append(ClaimRow(batch.session_id, claim.turn_id, claim.fence, claim.worker_id))
         elif claim is None:
             ended.append(batch.session_id)
-    if opened:
-        await connection.execute(
-            _SQL["save_claims"],
-            [session_id for session_id, _ in opened],
-            [claim.turn_id for _, claim in opened],
-            [claim.fence for _, claim in opened],
-            [claim.worker_id for _, claim in opened],
-        )
-    if ended:
-        await connection.execute(_SQL["end_claims"], ended)
+    return opened, ended

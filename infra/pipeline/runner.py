@@ -18,7 +18,7 @@ from infra.postgres.pool import Pool
 _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 1.0
+_LONGEST_PAUSE = 0.5
 
 
 class Runner:
@@ -69,7 +69,8 @@ class Runner:
                         _log.error("command refused by the store", error=type(error).__name__)
                         member.settle(refused)
                         break
-                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    left = max(0.0, member.deadline - self._clock.monotonic())
+                    await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.0)))
                     pause = min(pause * 2, _LONGEST_PAUSE)
                 else:
                     pause = _FIRST_PAUSE

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from domain.events.envelope import StoredEvent
 from domain.ids import Micros
 from domain.session import Claim, Head
@@ -43,48 +45,108 @@ def claim_of(row: Mapping[str, Any]) -> Claim | None:
     )
 
 
-def head_columns(heads: list[tuple[Head, Micros]]) -> list[list[Any]]:
-    """Arguments of `save_heads`; each head comes with the time of its last event."""
-    only = [head for head, _ in heads]
-    return [
-        [h.session_id for h in only],
-        [h.agent_id for h in only],
-        [h.component for h in only],
-        [h.last_sequence for h in only],
-        [h.head_hash for h in only],
-        [h.active_turn_id for h in only],
-        [h.tip_turn_id for h in only],
-        [h.fence for h in only],
-        [h.queue_state for h in only],
-        [h.next_enqueue_sequence for h in only],
-        [h.queued_count for h in only],
-        [h.closing for h in only],
-        [h.turns_generation for h in only],
-        [h.messages_generation for h in only],
-        [h.created_at for h in only],
-        [at for _, at in heads],
-        [h.closed_at for h in only],
-    ]
+class HeadRow(msgspec.Struct, omit_defaults=True):
+    """A row of `sessions` on its way in; bytes as hexadecimal, times in microseconds."""
+
+    session_id: str
+    agent_id: str
+    component: str
+    last_sequence: int
+    head_hash: str
+    fence: int
+    queue_state: str
+    next_enqueue_sequence: int
+    queued_count: int
+    closing: bool
+    turns_generation: int
+    messages_generation: int
+    created_at: int
+    last_event_at: int
+    active_turn_id: str | None = None
+    tip_turn_id: str | None = None
+    closed_at: int | None = None
 
 
-def event_columns(events: list[StoredEvent]) -> list[list[Any]]:
-    """Arguments of `append`."""
-    return [
-        [e.session_id for e in events],
-        [e.sequence for e in events],
-        [e.event_id for e in events],
-        [e.type for e in events],
-        [e.schema_version for e in events],
-        [e.turn_id for e in events],
-        [e.payload for e in events],
-        [e.private for e in events],
-        [e.salt for e in events],
-        [e.payload_digest for e in events],
-        [e.private_digest for e in events],
-        [e.metadata for e in events],
-        [e.created_at for e in events],
-        [e.hash for e in events],
-    ]
+def head_row(head: Head, last_event_at: Micros) -> HeadRow:
+    """The row of a head whose newest event has that time."""
+    return HeadRow(
+        head.session_id,
+        head.agent_id,
+        head.component,
+        head.last_sequence,
+        hexadecimal(head.head_hash),
+        head.fence,
+        head.queue_state,
+        head.next_enqueue_sequence,
+        head.queued_count,
+        head.closing,
+        head.turns_generation,
+        head.messages_generation,
+        head.created_at,
+        last_event_at,
+        head.active_turn_id,
+        head.tip_turn_id,
+        head.closed_at,
+    )
+
+
+class EventRow(msgspec.Struct, omit_defaults=True):
+    """A row of `events` on its way in, but for payload and private part."""
+
+    session_id: str
+    sequence: int
+    event_id: str
+    type: str
+    schema_version: int
+    payload_digest: str
+    metadata: msgspec.Raw
+    created_at: int
+    hash: str
+    turn_id: str | None = None
+    salt: str | None = None
+    private_digest: str | None = None
+
+
+def event_row(event: StoredEvent) -> EventRow:
+    """The row of an event."""
+    return EventRow(
+        event.session_id,
+        event.sequence,
+        event.event_id,
+        event.type,
+        event.schema_version,
+        hexadecimal(event.payload_digest),
+        msgspec.Raw(event.metadata),
+        event.created_at,
+        hexadecimal(event.hash),
+        event.turn_id,
+        None if event.salt is None else hexadecimal(event.salt),
+        None if event.private_digest is None else hexadecimal(event.private_digest),
+    )
+
+
+class ReplyRow(msgspec.Struct, omit_defaults=True):
+    """A row of `command_log` on its way in, but for the reply."""
+
+    session_id: str
+    idempotency_key: str
+    fingerprint: str
+    fence: int | None = None
+    ordinal: int | None = None
+
+
+class ClaimRow(msgspec.Struct):
+    """A row of `claims` on its way in."""
+
+    session_id: str
+    turn_id: str
+    fence: int
+    worker_id: str
+
+
+def hexadecimal(value: bytes) -> str:
+    """The input form of bytea."""
+    return "\\x" + value.hex()
 
 
 def event_of(row: Mapping[str, Any]) -> StoredEvent:

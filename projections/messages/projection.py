@@ -8,7 +8,7 @@ import msgspec
 from domain.events.base import Event
 from domain.events.item import ItemCompleted, ItemSuperseded
 from domain.events.turn import TurnQueued, TurnSuperseded
-from domain.ids import Generation, SessionId, TurnId
+from domain.ids import Generation, MessageId, SessionId, TurnId
 from domain.message import Message, MessageItem, TurnMessages
 from domain.parts import Part
 from domain.ports import SessionChange, Transaction
@@ -44,12 +44,12 @@ class Messages:
                     folds[key] = (change.generation, fold)
                 folds[key][1].apply(event)
         rows = [
-            (session_id, generation, message)
+            _row(session_id, generation, message)
             for (session_id, _), (generation, fold) in folds.items()
             for message in fold.touched.values()
         ]
         if rows:
-            await tx.execute(_SQL["save"], *_columns(rows))
+            await tx.execute(_SQL["save"], _encode(rows))
 
     async def _stored(self, changes: Many[SessionChange], tx: Transaction) -> dict[tuple[str, int], list[Message]]:
         """Messages of the turns whose older messages these changes may touch."""
@@ -93,20 +93,35 @@ def _message(row: Any) -> Message:
     )
 
 
-def _columns(rows: list[tuple[SessionId, Generation, Message]]) -> list[list[Any]]:
-    messages = [message for _, _, message in rows]
-    return [
-        [session_id for session_id, _, _ in rows],
-        [generation for _, generation, _ in rows],
-        [m.message_id for m in messages],
-        [m.turn_id for m in messages],
-        [m.enqueue_sequence for m in messages],
-        [m.ordinal for m in messages],
-        [m.role for m in messages],
-        [_encode(m.parts) for m in messages],
-        [_encode(m.items) if m.items else None for m in messages],
-        [m.status for m in messages],
-        [m.first_sequence for m in messages],
-        [m.last_sequence for m in messages],
-        [m.created_at for m in messages],
-    ]
+class _Row(msgspec.Struct, omit_defaults=True):
+    session_id: SessionId
+    generation: Generation
+    message_id: MessageId
+    turn_id: TurnId
+    enqueue_sequence: int
+    ordinal: int
+    role: str
+    parts: list[Part]
+    status: str
+    first_sequence: int
+    last_sequence: int
+    created_at: int
+    items: list[MessageItem] | None = None
+
+
+def _row(session_id: SessionId, generation: Generation, message: Message) -> _Row:
+    return _Row(
+        session_id,
+        generation,
+        message.message_id,
+        message.turn_id,
+        message.enqueue_sequence,
+        message.ordinal,
+        message.role,
+        message.parts,
+        message.status,
+        message.first_sequence,
+        message.last_sequence,
+        message.created_at,
+        message.items or None,
+    )

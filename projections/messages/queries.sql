@@ -11,20 +11,18 @@ INNER JOIN messages AS m
 ORDER BY m.session_id, m.enqueue_sequence, m.ordinal;
 
 -- name: save
+-- Rows come as one JSON document, times in microseconds.
 INSERT INTO messages AS m (
     session_id, generation, message_id, turn_id, enqueue_sequence, ordinal, role, parts, items, status, first_sequence,
     last_sequence, created_at
 )
 SELECT
-    n.session_id::uuid, n.generation, n.message_id::uuid, n.turn_id::uuid, n.enqueue_sequence, n.ordinal, n.role, n.parts,
-    n.items, n.status, n.first_sequence, n.last_sequence, n.created_at
+    n.session_id, n.generation, n.message_id, n.turn_id, n.enqueue_sequence, n.ordinal, n.role, n.parts, n.items, n.status,
+    n.first_sequence, n.last_sequence, timestamptz 'epoch' + n.created_at * interval '1 microsecond'
 FROM
-    unnest(
-        $1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::json[], $9::json[],
-        $10::text[], $11::bigint[], $12::bigint[], $13::timestamptz[]
-    ) AS n (
-        session_id, generation, message_id, turn_id, enqueue_sequence, ordinal, role, parts, items, status,
-        first_sequence, last_sequence, created_at
+    json_to_recordset($1::json) AS n (
+        session_id uuid, generation integer, message_id uuid, turn_id uuid, enqueue_sequence bigint, ordinal integer,
+        role text, parts json, items json, status text, first_sequence bigint, last_sequence bigint, created_at bigint
     )
 ON CONFLICT (session_id, generation, message_id) DO UPDATE SET
     parts = excluded.parts,

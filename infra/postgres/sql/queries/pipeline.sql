@@ -82,77 +82,105 @@ INNER JOIN command_log AS l
 -- name: generations
 SELECT name, generation, version FROM projection_generations;
 
--- name: append
-INSERT INTO events (
-    session_id, sequence, event_id, type, schema_version, turn_id, payload, private, salt, payload_digest,
-    private_digest, metadata, created_at, hash
-)
-SELECT
-    e.session_id::uuid, e.sequence, e.event_id::uuid, e.type, e.schema_version, e.turn_id::uuid, e.payload, e.private,
-    e.salt, e.payload_digest, e.private_digest, e.metadata, e.created_at, e.hash
-FROM
-    unnest(
-        $1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::json[], $8::bytea[], $9::bytea[],
-        $10::bytea[], $11::bytea[], $12::json[], $13::timestamptz[], $14::bytea[]
-    ) WITH ORDINALITY AS e (
-        session_id, sequence, event_id, type, schema_version, turn_id, payload, private, salt, payload_digest,
-        private_digest, metadata, created_at, hash, place
-    )
-ORDER BY e.place;
-
--- name: save_heads
-INSERT INTO sessions AS s (
-    session_id, agent_id, component, last_sequence, head_hash, active_turn_id, tip_turn_id, fence, queue_state,
-    next_enqueue_sequence, queued_count, closing, turns_generation, messages_generation, created_at, last_event_at,
-    closed_at
-)
-SELECT
-    h.session_id::uuid, h.agent_id, h.component, h.last_sequence, h.head_hash, h.active_turn_id::uuid,
-    h.tip_turn_id::uuid, h.fence, h.queue_state, h.next_enqueue_sequence, h.queued_count, h.closing,
-    h.turns_generation, h.messages_generation, h.created_at, h.last_event_at, h.closed_at
-FROM
-    unnest(
-        $1::text[], $2::text[], $3::text[], $4::bigint[], $5::bytea[], $6::text[], $7::text[], $8::bigint[], $9::text[],
-        $10::bigint[], $11::bigint[], $12::boolean[], $13::bigint[], $14::bigint[], $15::timestamptz[],
-        $16::timestamptz[], $17::timestamptz[]
-    ) AS h (
+-- name: write
+-- Everything that is not a read model, in one round trip. Rows come as JSON documents, times in microseconds, since arrays
+-- of many columns cost the client several times more; what was hashed (payloads, private parts) and replies come as
+-- arrays. The parts touch different tables, so their order among each other does not matter; events are inserted in
+-- theirs, which gives them ascending positions.
+WITH heads AS (
+    INSERT INTO sessions AS s (
         session_id, agent_id, component, last_sequence, head_hash, active_turn_id, tip_turn_id, fence, queue_state,
         next_enqueue_sequence, queued_count, closing, turns_generation, messages_generation, created_at, last_event_at,
         closed_at
     )
-ON CONFLICT (session_id) DO UPDATE SET
-    last_sequence = excluded.last_sequence,
-    head_hash = excluded.head_hash,
-    active_turn_id = excluded.active_turn_id,
-    tip_turn_id = excluded.tip_turn_id,
-    fence = excluded.fence,
-    queue_state = excluded.queue_state,
-    next_enqueue_sequence = excluded.next_enqueue_sequence,
-    queued_count = excluded.queued_count,
-    closing = excluded.closing,
-    last_event_at = excluded.last_event_at,
-    closed_at = excluded.closed_at;
+    SELECT
+        h.session_id, h.agent_id, h.component, h.last_sequence, h.head_hash, h.active_turn_id, h.tip_turn_id, h.fence,
+        h.queue_state, h.next_enqueue_sequence, h.queued_count, h.closing, h.turns_generation, h.messages_generation,
+        timestamptz 'epoch' + h.created_at * interval '1 microsecond',
+        timestamptz 'epoch' + h.last_event_at * interval '1 microsecond',
+        timestamptz 'epoch' + h.closed_at * interval '1 microsecond'
+    FROM
+        json_to_recordset($1::json) AS h (
+            session_id uuid, agent_id text, component text, last_sequence bigint, head_hash bytea, active_turn_id uuid,
+            tip_turn_id uuid, fence bigint, queue_state text, next_enqueue_sequence bigint, queued_count integer,
+            closing boolean, turns_generation integer, messages_generation integer, created_at bigint,
+            last_event_at bigint, closed_at bigint
+        )
+    ON CONFLICT (session_id) DO UPDATE SET
+        last_sequence = excluded.last_sequence,
+        head_hash = excluded.head_hash,
+        active_turn_id = excluded.active_turn_id,
+        tip_turn_id = excluded.tip_turn_id,
+        fence = excluded.fence,
+        queue_state = excluded.queue_state,
+        next_enqueue_sequence = excluded.next_enqueue_sequence,
+        queued_count = excluded.queued_count,
+        closing = excluded.closing,
+        last_event_at = excluded.last_event_at,
+        closed_at = excluded.closed_at
+),
+replies AS (
+    INSERT INTO command_log AS l (session_id, idempotency_key, fingerprint, fence, ordinal, reply)
+    SELECT r.session_id, r.idempotency_key, r.fingerprint, r.fence, r.ordinal, r.reply
+    FROM
+        ROWS FROM (
+            json_to_recordset($2::json)
+            AS (session_id uuid, idempotency_key text, fingerprint bytea, fence bigint, ordinal bigint),
+            unnest($3::bytea[])
+        ) AS r (session_id, idempotency_key, fingerprint, fence, ordinal, reply)
+    ON CONFLICT (session_id, idempotency_key) DO UPDATE SET
+        fingerprint = excluded.fingerprint,
+        fence = excluded.fence,
+        ordinal = excluded.ordinal,
+        reply = excluded.reply
+),
+opened AS (
+    INSERT INTO claims AS c (session_id, turn_id, fence, worker_id, last_frame_at)
+    SELECT n.session_id, n.turn_id, n.fence, n.worker_id, clock_timestamp()
+    FROM json_to_recordset($4::json) AS n (session_id uuid, turn_id uuid, fence bigint, worker_id uuid)
+    ON CONFLICT (session_id) DO UPDATE SET
+        turn_id = excluded.turn_id,
+        fence = excluded.fence,
+        worker_id = excluded.worker_id,
+        last_frame_at = excluded.last_frame_at
+),
+ended AS (
+    DELETE FROM claims USING unnest($5::text[]) AS gone (session_id) WHERE claims.session_id = gone.session_id::uuid
+)
+INSERT INTO events (
+    session_id, sequence, event_id, type, schema_version, turn_id, salt, payload_digest, private_digest, metadata,
+    created_at, hash, payload, private
+)
+SELECT
+    e.session_id, e.sequence, e.event_id, e.type, e.schema_version, e.turn_id, e.salt, e.payload_digest,
+    e.private_digest, e.metadata, timestamptz 'epoch' + e.created_at * interval '1 microsecond', e.hash, e.payload,
+    e.private
+FROM
+    ROWS FROM (
+        json_to_recordset($6::json) AS (
+            session_id uuid, sequence bigint, event_id uuid, type text, schema_version integer, turn_id uuid,
+            salt bytea, payload_digest bytea, private_digest bytea, metadata json, created_at bigint, hash bytea
+        ),
+        unnest($7::json[]),
+        unnest($8::bytea[])
+    ) WITH ORDINALITY AS e (
+        session_id, sequence, event_id, type, schema_version, turn_id, salt, payload_digest, private_digest, metadata,
+        created_at, hash, payload, private, place
+    )
+ORDER BY e.place;
 
 -- name: save_replies
+-- Of commands that were accepted and had nothing to write.
 INSERT INTO command_log AS l (session_id, idempotency_key, fingerprint, fence, ordinal, reply)
-SELECT r.session_id::uuid, r.idempotency_key, r.fingerprint, r.fence, r.ordinal, r.reply
-FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[])
-    AS r (session_id, idempotency_key, fingerprint, fence, ordinal, reply)
+SELECT r.session_id, r.idempotency_key, r.fingerprint, r.fence, r.ordinal, r.reply
+FROM
+    ROWS FROM (
+        json_to_recordset($1::json)
+        AS (session_id uuid, idempotency_key text, fingerprint bytea, fence bigint, ordinal bigint),
+        unnest($2::bytea[])
+    ) AS r (session_id, idempotency_key, fingerprint, fence, ordinal, reply)
 ON CONFLICT (session_id, idempotency_key) DO UPDATE SET
     fingerprint = excluded.fingerprint,
     fence = excluded.fence,
     ordinal = excluded.ordinal,
     reply = excluded.reply;
-
--- name: save_claims
-INSERT INTO claims AS c (session_id, turn_id, fence, worker_id, last_frame_at)
-SELECT n.session_id::uuid, n.turn_id::uuid, n.fence, n.worker_id::uuid, clock_timestamp()
-FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS n (session_id, turn_id, fence, worker_id)
-ON CONFLICT (session_id) DO UPDATE SET
-    turn_id = excluded.turn_id,
-    fence = excluded.fence,
-    worker_id = excluded.worker_id,
-    last_frame_at = excluded.last_frame_at;
-
--- name: end_claims
-DELETE FROM claims USING unnest($1::text[]) AS ended (session_id) WHERE claims.session_id = ended.session_id::uuid;
