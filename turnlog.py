@@ -7,16 +7,25 @@ yield ToolCall(tool_call_id="c1", name="lookup", arguments={"q": "x"}, idempoten
 ToolResult(tool_call_id="c1", output="…")
 
 The generator goes on after a `ToolCall` only once the call and its start are committed: run the tool after the yield.
-Returning completes the turn, raising fails it."""
+Returning completes the turn, raising fails it.
 
-from collections.abc import Mapping, Sequence
+After a crash, a deploy or a pause another worker starts the generator again from its beginning. What it yields up to
+the last finished tool or pause is in the log already and is not shown again; a result that is in the log is what `yield
+ToolCall(…)` returns, so:
+
+    known = yield ToolCall(tool_call_id="c1", name="lookup", arguments={"q": "x"})
+    output = known.output if known else lookup("x")
+    yield ToolResult(tool_call_id="c1", output=output)"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from domain.parts import Answer, FilePart, Part, Requirement, TextPart
 
 __all__ = [
     "Answer",
+    "Fate",
     "FilePart",
     "Message",
     "Part",
@@ -30,7 +39,10 @@ __all__ = [
     "ToolResult",
     "Turn",
     "Usage",
+    "asked",
 ]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,8 +104,8 @@ class Pause:
     id.
 
     The process may be another one by then: the generator is started again from its beginning, and what it yields up to
-    this pause is taken as said already. So it must come to the same pause again; look into `turn.recorded` before
-    running a tool."""
+    this pause is taken as said already. So it must come to the same pause again; look at what `yield ToolCall(…)`
+    returns before running a tool."""
 
     requirements: Sequence[Requirement]
 
@@ -112,7 +124,7 @@ class Message:
 class Turn:
     """The turn to execute. `input` is the text of `parts`; `history` are the messages of the turns before it, oldest
     first; `recorded` are results by tool call id that an earlier attempt of this turn committed: do not produce them
-    again."""
+    again. Where a call id is used for several calls it shows the result of the one in hand."""
 
     input: str
     parts: Sequence[Part]
@@ -122,3 +134,25 @@ class Turn:
     attempt: int
     recorded: Mapping[str, ToolResult]
     context_version: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fate:
+    """What has become of a turn whose worker died: its work went on elsewhere and is `completed`, with that output; it
+    is still `running` there, so leave it alone; or nobody knows (`unknown`), so that the log decides."""
+
+    state: Literal["completed", "running", "unknown"]
+    output: str | None = None
+
+
+def asked(query: Callable[[str], Awaitable[Fate]]) -> Callable[[Function], Function]:
+    """For an agent whose work goes on in another service: `await query(turn_id)` is asked before a dead worker's turn
+    is taken over by the next one. An error, or more than a few seconds, counts as `unknown`.
+
+    @asked(by_service) async def agent(turn): …"""
+
+    def mark(function: Function) -> Function:
+        function.query = query  # type: ignore[attr-defined]
+        return function
+
+    return mark

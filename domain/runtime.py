@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from domain.commands import Answered
 from domain.frames import RuntimeFrame
 from domain.history import PastTurn
 from domain.ids import SessionId, TurnId
@@ -27,23 +28,35 @@ class RuntimeFailed(Exception):
 
 class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A tool call of this turn that an earlier attempt or leg committed. `output` is None while it has no final result;
-    `started` says that its tool may have run."""
+    `started` says that its tool may have run; `revision` counts the snapshots of its result in the newest attempt."""
 
     item_id: str
     tool_call_id: str
     name: str
+    idempotent: bool = False
     started: bool = False
+    revision: int = 0
     output: str | None = None
     is_error: bool = False
     private: bytes | None = None
 
 
+class PastPause(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause of this turn that is over: what was asked and what people answered, by tool call id. Providers repeat
+    call ids, so answers belong to their own pause only."""
+
+    requirements: list[Requirement]
+    answers: dict[str, Answer] = {}
+
+
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runtime can do. `max_tool_result_bytes`: None takes the executor's limit."""
+    """What a runtime can do. `max_tool_result_bytes`: None takes the executor's limit. `can_be_asked`: it is a
+    `KnowingRuntime`."""
 
     max_tool_result_bytes: int | None = None
     can_pause: bool = False
     can_resume: bool = False
+    can_be_asked: bool = False
 
 
 class Gate(Protocol):
@@ -81,10 +94,8 @@ class Execution(Protocol):
     """Model messages of this turn's own earlier checkpoints: empty in a first attempt."""
     recorded: Mapping[str, RecordedCall]
     """Tool calls of this turn that are in the log, by item id, in the order of the log."""
-    requirements: list[Requirement]
-    """What the last pause asked; empty where the turn has not paused."""
-    answers: Mapping[str, Answer]
-    """All answers that people gave in this turn, by tool call id."""
+    pauses: list[PastPause]
+    """The turn's pauses, oldest first; all of them are answered."""
     tool_result_bytes: int
     gate: Gate
     interrupt: Interrupt
@@ -102,4 +113,13 @@ class Runtime(Protocol):
     def execute(self, execution: Execution) -> AsyncGenerator[RuntimeFrame, None]:
         """Frames of the work in order, `Completed` or `Paused` last. Raises RuntimeFailed, or whatever the user's code
         raises."""
+        ...
+
+
+class KnowingRuntime(Runtime, Protocol):
+    """A runtime whose work goes on elsewhere, in a service that knows of it when the worker is dead."""
+
+    async def query(self, session_id: SessionId, turn_id: TurnId) -> Answered:
+        """What has become of a turn whose worker is gone. Asked before another worker takes it over; an error counts as
+        `unknown`."""
         ...

@@ -38,6 +38,7 @@ def bounds(settings: Settings) -> Bounds:
         # The rest of a payload, and what the estimate of an item misses, need some room.
         event_bytes=int(settings.limits.event_bytes) * 15 // 16,
         item_bytes=min(256 * 1024, int(settings.limits.event_bytes) // 2),
+        requirement_seconds=settings.turn.requirement_seconds,
     )
 
 

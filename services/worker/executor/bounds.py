@@ -31,3 +31,6 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     interrupt_seconds: float = 5.0
     """What a runtime gets for stopping by itself; then it is cancelled."""
+
+    requirement_seconds: float = 0.0
+    """When a paused turn's questions expire, unless the agent said so itself; 0: never."""

@@ -8,11 +8,11 @@ import msgspec
 import structlog
 
 from domain import commands, frames, replies
-from domain.clock import Clock, IdSource
+from domain.clock import Clock, IdSource, rfc3339
 from domain.errors import Rejection, StaleFence, TooLarge, VersionMismatch
 from domain.history import TurnLog
-from domain.ids import SessionId, WorkerId
-from domain.parts import Failure
+from domain.ids import Micros, SessionId, WorkerId
+from domain.parts import Failure, Requirement
 from domain.ports import CommandPipeline, Notifier
 from domain.runtime import Runtime
 from domain.texts import made_safe
@@ -116,6 +116,8 @@ class Executor:
                 writing = group.create_task(self._writer.run())
                 watching = group.create_task(self._watch())
                 outcome = await self._produce()
+                if outcome.kind == "completed":
+                    self._recorder.seal()
                 self._recorder.end(self._now(), partial=outcome.cut_off)
                 self._writer.stop()
                 await writing
@@ -152,6 +154,7 @@ class Executor:
         past, told = await read_start(tools.turn_log, self.claim, tools.lease)
         for usage in told.usage:
             self._recorder.count(usage)
+        self._recorder.resume(told.recorded.values())
         if self._wish.requested:
             return Outcome(kind="interrupted")
         leg = Leg(
@@ -248,7 +251,7 @@ class Executor:
                 return await self._writer.last(commands.ReleaseTurn)
             case "paused":
                 return await self._writer.last(
-                    commands.PauseTurn, attempt=attempt, frame=frame, requirements=outcome.requirements
+                    commands.PauseTurn, attempt=attempt, frame=frame, requirements=self._expiring(outcome.requirements)
                 )
             case kind:
                 return await self._writer.last(
@@ -261,6 +264,14 @@ class Executor:
                     usage=self._recorder.usage,
                     claim_next=self._next_for(),
                 )
+
+    def _expiring(self, requirements: list[Requirement]) -> list[Requirement]:
+        """Questions for which the agent named no end get the usual one, where there is one."""
+        seconds = self._tools.bounds.requirement_seconds
+        if not seconds:
+            return requirements
+        at = rfc3339(Micros(self._tools.clock.now() + round(seconds * 1_000_000)))
+        return [r if r.expires_at is not None else msgspec.structs.replace(r, expires_at=at) for r in requirements]
 
     async def _give_up(self, error: Failure) -> replies.ExecutorReply | None:
         """The store refused what was drafted: end the turn without it."""

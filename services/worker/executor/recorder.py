@@ -3,7 +3,7 @@
 It is pure: no I/O but the `publish` it is given, no clock but the `now` it is told. Frame numbers are given in the
 order in which things are shown or drafted, so that the numbers of an attempt are dense and ascend in the log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -13,7 +13,7 @@ from domain.events.base import ExecutorEvent
 from domain.events.envelope import Draft
 from domain.ids import TurnId
 from domain.parts import Scope
-from domain.runtime import RuntimeFailed
+from domain.runtime import RecordedCall, RuntimeFailed
 from domain.texts import made_safe
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.items import Items
@@ -62,6 +62,14 @@ class Recorder:
             new_id=new_id,
             bounds=bounds,
         )
+
+    def resume(self, recorded: Iterable[RecordedCall]) -> None:
+        """What earlier attempts and legs of this turn committed of its tool calls."""
+        for call in recorded:
+            final = call.output is not None
+            self._results.known(call.item_id, final=final, revision=call.revision)
+            if call.started and not final:
+                self._running[call.item_id] = frames.ToolStarted(item_id=call.item_id, tool_call_id=call.tool_call_id)
 
     def next_frame(self) -> int:
         """Take the next frame number: also for the command that ends the leg."""
@@ -132,13 +140,15 @@ class Recorder:
         return min((time for time in times if time is not None), default=None)
 
     def end(self, now: float, *, partial: bool) -> None:
-        """Nothing more comes: open items are closed (`partial`: they were cut off), results are flushed. Where nothing
-        was cut off, a call without a final result gets one."""
+        """Nothing more comes: open items are closed (`partial`: they were cut off), results are flushed."""
         self._items.end_all(now, partial=partial)
-        if not partial:
-            for item_id, started in list(self._running.items()):
-                self._results.seal(item_id, started.tool_call_id, started.scope)
         self._store_results(self._results.unstored(), now)
+
+    def seal(self) -> None:
+        """The turn completes: a call that started and has no final result gets one with `end`."""
+        for started in self._running.values():
+            self._results.seal(started.item_id, made_safe(started.tool_call_id), started.scope)
+        self._running.clear()
 
     def drain(self) -> list[Draft]:
         """All drafts since the last call, in frame order."""

@@ -61,6 +61,14 @@ class ToolResults:
         self._bounds = bounds
         self._open: dict[str, Result] = {}
         self._final: set[str] = set()
+        self._revisions: dict[str, int] = {}
+
+    def known(self, item_id: str, *, final: bool, revision: int) -> None:
+        """What earlier attempts and legs recorded of a call: a final result is never recorded again."""
+        if final:
+            self._final.add(item_id)
+        else:
+            self._revisions[item_id] = revision
 
     def update(
         self,
@@ -79,7 +87,8 @@ class ToolResults:
         newest = cut(output, self._bounds.result_bytes)
         known = self._open.get(item_id)
         if known is None:
-            self._open[item_id] = Result(tool_call_id, scope, newest, is_error, final, private)
+            revision = self._revisions.get(item_id, 0)
+            self._open[item_id] = Result(tool_call_id, scope, newest, is_error, final, private, revision=revision)
         else:
             known.newest, known.is_error, known.final, known.private = newest, is_error, final, private
 

@@ -3,17 +3,22 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
 
 import turnlog
 from domain import frames
+from domain.commands import Answered
 from domain.events.item import ItemKind
+from domain.ids import SessionId, TurnId
 from domain.parts import Answer, input_text
 from domain.runtime import Capabilities, Execution, RecordedCall, RuntimeFailed
+from domain.texts import made_safe
 from services.worker.executor.tool_results import cut
 from services.worker.runtimes import transcript
+from services.worker.runtimes.calls import Calls
 from services.worker.runtimes.outlet import Outlet
 from services.worker.runtimes.transcript import Call, Line
 
@@ -21,19 +26,31 @@ AgentFunction = Callable[[turnlog.Turn], AsyncGenerator[Any, Any]]
 
 
 class CallableRuntime:
-    """Implements `domain.runtime.Runtime`."""
-
-    capabilities = Capabilities(can_pause=True)
+    """Implements `domain.runtime.KnowingRuntime`; it knows something where the function has a `query`."""
 
     def __init__(self, function: AgentFunction) -> None:
         self._function = function
+        self._query = getattr(function, "query", None)
+        self.capabilities = Capabilities(can_pause=True, can_be_asked=self._query is not None)
 
     def execute(self, execution: Execution) -> AsyncGenerator[frames.RuntimeFrame, None]:
         return Outlet().stream(lambda outlet: Play(self._function, execution, outlet).run())
 
+    async def query(self, session_id: SessionId, turn_id: TurnId) -> Answered:
+        """See `KnowingRuntime`. Raises whatever the user's function raises."""
+        told = None if self._query is None else await self._query(turn_id)
+        if not isinstance(told, turnlog.Fate):
+            return Answered(turn_id=turn_id, state="unknown")
+        output = None if told.output is None else made_safe(told.output)
+        return Answered(turn_id=turn_id, state=told.state, output=output)
+
 
 class Play:
-    """One run of the generator."""
+    """One run of the generator.
+
+    A later attempt or leg starts it again from its beginning. What it yields up to the last checkpoint is in the log
+    already and is passed over, so it has to take the same way again; where it makes another call, or another pause, it
+    has left that way, and what it yields counts from there."""
 
     def __init__(self, function: AgentFunction, execution: Execution, outlet: Outlet) -> None:
         self._function = function
@@ -42,13 +59,13 @@ class Play:
         self._text: list[str] = []
         self._open: tuple[str, ItemKind] | None = None
         self._response_over = True
-        self._calls: dict[str, str] = {}
-        self._settled: set[str] = set()
-        self._lines: list[Line] = [Line(role="user", text=input_text(execution.input))]
+        self._calls = Calls(execution.recorded.values())
+        self._lines: list[Line] = []
+        if execution.input:
+            self._lines.append(Line(role="user", text=input_text(execution.input)))
         self._kept = sum(len(transcript.decode(blob)) for blob in execution.messages)
-        # A leg after a pause: what the generator yields before that pause was said in an earlier leg.
-        self._asked = {requirement.tool_call_id for requirement in execution.requirements}
-        self._repeating = bool(self._asked)
+        self._pauses = 0
+        self._repeating = self._kept > 0 or bool(execution.pauses)
         self._over = False
 
     async def run(self) -> None:
@@ -94,21 +111,37 @@ class Play:
                         await self._outlet.emit(frames.Paused(requirements=list(thing.requirements)))
                         return None
                 else:
-                    answer = None
                     await self._handle(thing)
+                    answer = None
+                    if isinstance(thing, turnlog.ToolCall):
+                        answer = self._calls.visible.get(thing.tool_call_id)
         await self._close_item()
         self._over = True
         await self._checkpoint("end")
         return next((line.text for line in reversed(self._lines) if line.role == "assistant"), "")
 
     def _answers(self, pause: turnlog.Pause) -> dict[str, Answer] | None:
+        """What people said at this pause; None where they have not been asked yet. A later pause may ask under the same
+        call ids, so the first one of the run is the first one of the log."""
         ids = {requirement.tool_call_id for requirement in pause.requirements}
-        known = self._execution.answers
-        if not ids or not ids <= known.keys():
+        known = self._execution.pauses[self._pauses : self._pauses + 1] if self._repeating else []
+        if not known or ids != {requirement.tool_call_id for requirement in known[0].requirements}:
+            self._leave(len(self._lines))
             return None
-        if ids == self._asked:
+        self._pauses += 1
+        self._arrive()
+        return dict(known[0].answers)
+
+    def _arrive(self) -> None:
+        """At a pause or a result: is this where the log ends?"""
+        if self._repeating and self._pauses == len(self._execution.pauses) and len(self._lines) >= self._kept:
             self._repeating = False
-        return {tool_call_id: known[tool_call_id] for tool_call_id in ids}
+
+    def _leave(self, line: int) -> None:
+        """From `line` on this run goes another way than the log."""
+        if self._repeating:
+            self._repeating = False
+            self._kept = line
 
     async def _handle(self, thing: Any) -> None:
         match thing:
@@ -123,7 +156,7 @@ class Play:
             case turnlog.ToolProgress():
                 await self._emit(
                     frames.ToolProgressed(
-                        item_id=self._item_of(thing.tool_call_id),
+                        item_id=self._calls.item_of(thing.tool_call_id),
                         tool_call_id=thing.tool_call_id,
                         text=thing.text,
                         fraction=thing.fraction,
@@ -146,6 +179,7 @@ class Play:
             return
         if self._open is None or self._open[1] != kind:
             await self._close_item()
+            self._settle_recorded()
             if self._response_over:
                 self._response_over = False
                 self._lines.append(Line(role="assistant"))
@@ -179,11 +213,12 @@ class Play:
         arguments = dict(call.arguments)
         stored = Call(tool_call_id=call.tool_call_id, name=call.name, arguments=arguments)
         self._change(lambda line: msgspec.structs.replace(line, tool_calls=[*line.tool_calls, stored]))
-        known = self._recorded_of(call.tool_call_id)
+        known = self._calls.make(call.tool_call_id, self._execution.new_id)
         if known is not None:
-            await self._call_again(known)
+            await self._again(known)
             return
-        item_id = self._calls[call.tool_call_id] = self._execution.new_id()
+        self._leave(len(self._lines) - 1)
+        item_id = self._calls.item_of(call.tool_call_id)
         await self._emit(
             frames.Together(
                 frames=(
@@ -200,65 +235,60 @@ class Play:
         )
         await self._execution.gate.open(item_id)
 
-    async def _call_again(self, known: RecordedCall) -> None:
-        """A call that is in the log. One with a result is over, and what is yielded for it now says nothing new; one
-        without may start (again), since recovery would have ended the turn where it may not."""
-        self._calls[known.tool_call_id] = known.item_id
-        if known.output is not None:
-            self._settled.add(known.item_id)
-        elif not self._repeating:
-            await self._emit(frames.ToolStarted(item_id=known.item_id, tool_call_id=known.tool_call_id))
+    async def _again(self, known: RecordedCall) -> None:
+        """A call that the log has. Without a result its tool runs (again), behind the gate; one that may not run twice
+        comes here only in the leg after a pause that it made itself, and is not over since its first start."""
+        if known.output is None and (known.idempotent or not known.started):
+            await self._outlet.emit(frames.ToolStarted(item_id=known.item_id, tool_call_id=known.tool_call_id))
             await self._execution.gate.open(known.item_id)
 
     async def _result(self, result: turnlog.ToolResult) -> None:
         await self._close_item()
-        item_id = self._item_of(result.tool_call_id)
+        item_id = self._calls.item_of(result.tool_call_id)
         output = result.output if isinstance(result.output, str) else _json(result.output)
-        if result.final:
-            # The past tells what was stored, not what was cut off.
-            kept = cut(output, self._execution.tool_result_bytes).text
-            self._lines.append(Line(role="tool", text=kept, tool_call_id=result.tool_call_id))
-            self._response_over = True
-        if item_id in self._settled:
-            return
-        await self._emit(
-            frames.ToolResulted(
-                item_id=item_id,
-                tool_call_id=result.tool_call_id,
-                output=output,
-                is_error=result.is_error,
-                final=result.final,
+        recorded = self._calls.recorded_result(result.tool_call_id)
+        if recorded is None:
+            await self._emit(
+                frames.ToolResulted(
+                    item_id=item_id,
+                    tool_call_id=result.tool_call_id,
+                    output=output,
+                    is_error=result.is_error,
+                    final=result.final,
+                )
             )
-        )
+        if result.final and self._calls.is_open(result.tool_call_id):
+            # The past tells what was stored, not what was cut off, nor what another attempt says it would be now.
+            kept = cut(output, self._execution.tool_result_bytes).text if recorded is None else recorded
+            self._finish_call(result.tool_call_id, kept)
+            if not self._repeating and not self._calls.any_open:
+                await self._checkpoint("tool_batch")
+            self._arrive()
 
-    async def _checkpoint(self, reason: Literal["pause", "interrupted", "end"]) -> None:
+    def _finish_call(self, tool_call_id: str, output: str) -> None:
+        self._lines.append(Line(role="tool", text=output, tool_call_id=tool_call_id))
+        self._response_over = True
+        self._calls.close(tool_call_id)
+
+    def _settle_recorded(self) -> None:
+        """Code that knows a result from `turn.recorded` need not yield it again."""
+        for tool_call_id, output in self._calls.unsaid():
+            self._finish_call(tool_call_id, output)
+        self._arrive()
+
+    async def _checkpoint(self, reason: Literal["tool_batch", "pause", "interrupted", "end"]) -> None:
         self._keep_text()
+        if reason != "tool_batch":
+            self._settle_recorded()
         new = self._lines[self._kept :]
-        self._kept = len(self._lines)
+        self._kept = max(self._kept, len(self._lines))
         await self._outlet.emit(
-            frames.Checkpoint(reason=reason, message_index=len(self._lines), private=transcript.encode(new))
+            frames.Checkpoint(reason=reason, message_index=self._kept, private=transcript.encode(new))
         )
 
     async def _emit(self, frame: frames.RuntimeFrame) -> None:
         if not self._repeating:
             await self._outlet.emit(frame)
-
-    def _item_of(self, tool_call_id: str) -> str:
-        if tool_call_id not in self._calls:
-            raise RuntimeFailed("agent_error", f"There was no ToolCall {tool_call_id[:100]!r} before its result.")
-        return self._calls[tool_call_id]
-
-    def _recorded_of(self, tool_call_id: str) -> RecordedCall | None:
-        """A call of an earlier leg or attempt that this one comes to again."""
-        taken = set(self._calls.values())
-        return next(
-            (
-                call
-                for call in self._execution.recorded.values()
-                if call.tool_call_id == tool_call_id and call.item_id not in taken
-            ),
-            None,
-        )
 
     def _turn(self) -> turnlog.Turn:
         execution = self._execution
@@ -269,13 +299,7 @@ class Play:
             session_id=execution.session_id,
             turn_id=execution.turn_id,
             attempt=execution.attempt,
-            recorded={
-                call.tool_call_id: turnlog.ToolResult(
-                    tool_call_id=call.tool_call_id, output=call.output, is_error=call.is_error
-                )
-                for call in execution.recorded.values()
-                if call.output is not None
-            },
+            recorded=MappingProxyType(self._calls.visible),
             context_version=execution.context_version,
         )
 

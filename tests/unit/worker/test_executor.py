@@ -56,6 +56,7 @@ async def test_a_turn_of_everything() -> None:
         "item.completed",
         "tool.started",
         "tool_result.snapshot",
+        "checkpoint.reached",
         "runtime.event",
         "usage.recorded",
         "item.completed",

@@ -7,6 +7,7 @@ from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved,
 from pydantic_ai.messages import ToolCallPart
 
 from domain.parts import Answer, Requirement
+from domain.runtime import PastPause
 from services.worker.executor.values import plain
 from services.worker.runtimes.pydantic_ai.messages import arguments_of
 
@@ -29,14 +30,14 @@ def requirements(requests: DeferredToolRequests, items: Mapping[str, str]) -> li
     ]
 
 
-def results(
-    open_calls: Sequence[ToolCallPart], asked: Sequence[Requirement], answers: Mapping[str, Answer]
-) -> DeferredToolResults | None:
-    """What people answered, for those calls that wait for it; None where none does."""
-    kinds = {requirement.tool_call_id: requirement.kind for requirement in asked}
+def results(open_calls: Sequence[ToolCallPart], pauses: Sequence[PastPause]) -> DeferredToolResults | None:
+    """What people answered in the last pause, for those open calls that wait for it; None where none does."""
+    if not pauses:
+        return None
+    kinds = {requirement.tool_call_id: requirement.kind for requirement in pauses[-1].requirements}
     given = DeferredToolResults()
     for call in open_calls:
-        answer = answers.get(call.tool_call_id)
+        answer = pauses[-1].answers.get(call.tool_call_id)
         kind = kinds.get(call.tool_call_id)
         if answer is None or kind is None:
             continue
@@ -45,6 +46,15 @@ def results(
         else:
             given.calls[call.tool_call_id] = _value(answer)
     return given if given.approvals or given.calls else None
+
+
+def of_batch(pauses: Sequence[PastPause], items: Mapping[str, str]) -> list[PastPause]:
+    """The last pause, if it asked about the calls of this very batch: a later batch may repeat the ids of its calls."""
+    if not pauses:
+        return []
+    asked = pauses[-1]
+    mine = [r for r in asked.requirements if r.item_id is None or r.item_id == items.get(r.tool_call_id)]
+    return [PastPause(requirements=mine, answers=asked.answers)]
 
 
 def _approval(answer: Answer) -> bool | ToolApproved | ToolDenied:

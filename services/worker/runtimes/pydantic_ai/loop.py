@@ -48,12 +48,13 @@ class AgentLoop:
                 None if own else messages.prompt(self._execution.input),
                 message_history=[*past, *own],
                 deferred_tool_results=answers.results(
-                    open_calls, self._execution.requirements, self._execution.answers
+                    open_calls, answers.of_batch(self._execution.pauses, self._gate.items)
                 ),
                 model=self._model,
                 output_type=output_type,
                 capabilities=[self._gate, ReinjectSystemPrompt()],
                 conversation_id=self._execution.session_id,
+                metadata=self._about(),
             ) as run:
                 self._run = run
                 self._execution.interrupt.on_request(run.cancel)
@@ -67,6 +68,16 @@ class AgentLoop:
         except Exception:
             await self._cut_off()
             raise
+
+    def _about(self) -> dict[str, Any]:
+        """What tools and instructions find in `ctx.metadata`."""
+        execution = self._execution
+        return {
+            "session_id": execution.session_id,
+            "turn_id": execution.turn_id,
+            "attempt": execution.attempt,
+            "context_version": execution.context_version,
+        }
 
     def _resume(self, open_calls: Sequence[Any]) -> None:
         """Calls of the batch that an earlier attempt or leg left open: their items exist, some have results."""

@@ -56,8 +56,10 @@ def past_messages(past: Sequence[PastTurn]) -> list[ModelMessage]:
     return messages
 
 
-def prompt(parts: Sequence[Part]) -> str | list[str]:
-    """What the user says in this turn."""
+def prompt(parts: Sequence[Part]) -> str | list[str] | None:
+    """What the user says in this turn; None in a fork without an input."""
+    if not parts:
+        return None
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     if len(texts) < len(parts):
         raise RuntimeFailed("input_refused", "This agent reads text only.")
