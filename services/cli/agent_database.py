@@ -1,9 +1,15 @@
 """Where the commands that read the agent database themselves find it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+from domain.errors import StoreUnavailable
 from infra.embedded import EmbeddedPostgres
 from infra.postgres.names import database_name, role_name
 from infra.settings import Settings, load
-from services.cli.failures import CannotRun
+from services.cli.failures import CannotRun, one_line
 
 
 def agent_database(settings: Settings | None = None) -> str:
@@ -23,3 +29,12 @@ def agent_database(settings: Settings | None = None) -> str:
     server.port = int(port.read_text())
     role = role_name("projector", settings.namespace)
     return server.dsn(role, server.password_of(role), database_name("agent", settings.namespace))
+
+
+@contextmanager
+def database_in_use() -> Iterator[None]:
+    """What the database refuses, or its going away in the middle, is one line. Raises CannotRun."""
+    try:
+        yield
+    except (StoreUnavailable, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise CannotRun(f"the agent database cannot be read: {one_line(error)}") from error

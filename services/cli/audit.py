@@ -16,7 +16,7 @@ from infra.settings import load
 from infra.system import SystemClock
 from projections.audit import RULES, Anchored, Finding
 from projections.audit.export import audit_export
-from services.cli.agent_database import agent_database
+from services.cli.agent_database import agent_database, database_in_use
 from services.cli.anchoring import Anchor
 from services.cli.auditing import Totals, audit_database
 from services.cli.failures import FINE, FOUND_WRONG, CannotRun, say
@@ -65,7 +65,8 @@ def audit(
             raise CannotRun(f"{made.path} is not there; an export is checked against an anchor made earlier")
         _audit_file(file, made.heads() if made is not None and made.good else {}, totals)
     else:
-        asyncio.run(_audit(totals, session, parallel, made, _progress(json)))
+        with database_in_use():
+            asyncio.run(_audit(totals, session, parallel, made, _progress(json)))
     _print(totals, json)
     return FOUND_WRONG if totals.findings else FINE
 

@@ -9,7 +9,7 @@ from typing import IO
 from domain.ids import is_uuid
 from infra.postgres.audit_reader import SessionIds, open_audit_reader
 from projections.audit.export import export_line
-from services.cli.agent_database import agent_database
+from services.cli.agent_database import agent_database, database_in_use
 from services.cli.failures import FINE, CannotRun
 
 
@@ -32,7 +32,8 @@ def export(session: str, *, output: Path | None = None) -> int:
             target: IO[bytes] = sys.stdout.buffer if output is None else stack.enter_context(output.open("wb"))
         except OSError as error:
             raise CannotRun(f"{output} cannot be written: {error.strerror}") from error
-        asyncio.run(_export(session, target))
+        with database_in_use():
+            asyncio.run(_export(session, target))
         target.flush()
     return FINE
 

@@ -13,7 +13,7 @@ from cyclopts import Parameter, validators
 from domain.ids import is_uuid
 from infra.postgres.audit_reader import SessionIds, open_audit_reader
 from projections.viewing import Seen, Viewing
-from services.cli.agent_database import agent_database
+from services.cli.agent_database import agent_database, database_in_use
 from services.cli.api import Frame
 from services.cli.failures import FINE, CannotRun
 from services.cli.screen import Screen
@@ -49,7 +49,8 @@ def replay(
     if speed != "max" and (factor is None or float(factor[1]) == 0):
         raise CannotRun("--speed is max or a factor like 1x or 0.5x")
     show = _print if json else _drawer()
-    asyncio.run(_replay(session, until, None if factor is None else float(factor[1]), show))
+    with database_in_use():
+        asyncio.run(_replay(session, until, None if factor is None else float(factor[1]), show))
     return FINE
 
 

@@ -145,3 +145,14 @@ async def test_an_unknown_session_is_said_to_be_none(superuser: Any, capsys: pyt
     for words in (("audit", "--session", nobody), ("export", nobody), ("replay", nobody)):
         code, _, err = await typed(capsys, *words)
         assert (code, err) == (2, f"turnlog: there is no session {nobody}\n")
+
+
+async def test_a_database_that_cannot_be_read_is_one_line(
+    superuser: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await superuser.execute("DROP TABLE blob_chunks, blobs, command_log")
+    code, _, err = await typed(capsys, "audit")
+    assert (code, err.count("\n"), 'relation "command_log" does not exist' in err) == (2, 1, True)
+    monkeypatch.setenv("TURNLOG_POSTGRES_PROJECTOR", "postgresql://nobody:x@127.0.0.1:1/none")
+    code, _, err = await typed(capsys, "export", IDS[0])
+    assert (code, err.count("\n")) == (2, 1)
