@@ -102,6 +102,11 @@ class QueueNotPaused(Conflict):
     sentence = "The queue is not paused."
 
 
+class RequirementExpired(Conflict):
+    code = "requirement_expired"
+    sentence = "The question of tool call {tool_call_id} has expired."
+
+
 class AnswerConflict(Conflict):
     code = "answer_conflict"
     sentence = "Requirement {tool_call_id} was answered otherwise."

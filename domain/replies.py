@@ -29,9 +29,11 @@ class QueuedReply(Reply, frozen=True, kw_only=True):
 
 
 class ForkedReply(QueuedReply, frozen=True, kw_only=True, omit_defaults=True):
-    """For ForkTurn and RegenerateTurn."""
+    """For ForkTurn and RegenerateTurn. `snapped`: the place asked for lay between two places one can fork from, and the
+    lower one was taken. Without `forked_from` the new turn's history is that of any new turn."""
 
-    forked_from: ForkSource
+    forked_from: ForkSource | None = None
+    snapped: bool = False
 
 
 class TurnReply(Reply, frozen=True, kw_only=True):

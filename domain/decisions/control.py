@@ -5,6 +5,7 @@ from domain.decisions.decision import Decision, Draftsman, Limits
 from domain.decisions.queue import open_if_empty, settle
 from domain.errors import (
     AnswerConflict,
+    RequirementExpired,
     TurnNotCancellable,
     TurnNotFound,
     TurnNotPaused,
@@ -64,6 +65,9 @@ def answer(draft: Draftsman, command: commands.ContinueTurn, limits: Limits) -> 
         if requirement.answer is None:
             if turn.status != "paused":
                 raise TurnNotPaused(status=turn.status)
+            if requirement.expired(draft.at):
+                # A worker will say so in the log; until then nobody may go on from here.
+                raise RequirementExpired(tool_call_id=tool_call_id)
             _check_decides(requirement, given)
         elif not requirement.answer.same_decision(given):
             raise AnswerConflict(tool_call_id=tool_call_id)

@@ -27,12 +27,15 @@ def judge(state: SessionState, active: Turn, command: commands.ClaimTurn, at: Mi
         return overdue
     if not command.take_over:
         return None
+    stopped = _stopped(active) or overdue
+    if stopped is not None:
+        return stopped
     answered = command.answered
     if answered is not None and answered.turn_id == active.turn_id and answered.state != "unknown":
         return _answered(active, answered)
-    stopped = _stopped(active) or overdue or _unsettled(active)
-    if stopped is not None:
-        return stopped
+    unsettled = _unsettled(active)
+    if unsettled is not None:
+        return unsettled
     if active.deaths + 1 >= limits.poison_deaths:
         return _failed("poison", f"{active.deaths + 1} workers died in this turn without getting on.")
     return "worker_lost"
@@ -62,7 +65,9 @@ def _overdue(state: SessionState, active: Turn, at: Micros, limits: Limits) -> E
     if active.leg_started_at is not None and at - active.leg_started_at > limits.turn_seconds * _MICROS:
         return _failed("timeout", f"The turn ran for longer than {limits.turn_seconds:g} s.")
     in_tool = active.progress is not None and active.progress.in_tool()
-    if state.claim is not None and not in_tool and state.claim.silent_seconds > limits.silent_seconds:
+    # The silence of a worker that is gone says nothing of the agent: its work may go on elsewhere, or be recovered.
+    live = state.claim is not None and state.claim.live
+    if live and state.claim is not None and not in_tool and state.claim.silent_seconds > limits.silent_seconds:
         return _failed("timeout", f"The agent gave no sign of life for {limits.silent_seconds:g} s.")
     return None
 
