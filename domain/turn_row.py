@@ -5,6 +5,7 @@ is NULL.
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -20,6 +21,9 @@ _source = msgspec.json.Decoder(ForkSource).decode
 _requirements = msgspec.json.Decoder(list[Requirement]).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _usage = msgspec.json.Decoder(dict[str, Any]).decode
+
+Place = tuple[SessionId, Generation, Turn]
+"""A turn with what makes it a row."""
 
 FIXED = (
     "turn_id",
@@ -66,40 +70,33 @@ _JSON = frozenset({"forked_from", "error", "usage", "requirements", "progress"})
 
 
 _RAW = frozenset({"input", "metadata", "rewritten_input"})
-
-_new_row = msgspec.defstruct(
-    "NewTurnRow", [(name, Any, None) for name in ("session_id", "generation", *FIXED, *CHANGING)], omit_defaults=True
-)
-_changed_row = msgspec.defstruct(
-    "ChangedTurnRow",
-    [(name, Any, None) for name in ("session_id", "generation", "turn_id", *CHANGING)],
-    omit_defaults=True,
-)
-
-Place = tuple[SessionId, Generation, Turn]
-"""A turn with what makes it a row."""
+_SPECIAL = _JSON | _RAW
 
 
-def new_rows(places: list[Place]) -> bytes:
-    """JSON array of objects with all columns; NULLs are left out, times are microseconds."""
-    return _encode([_new_row(s, g, *_values(turn, FIXED), *_values(turn, CHANGING)) for s, g, turn in places])
+class _Shape:
+    """Makes JSON objects of turns: some columns as they are, fetched all at once, some to be wrapped or left out."""
+
+    def __init__(self, name: str, columns: tuple[str, ...]) -> None:
+        self._special = tuple(column for column in columns if column in _SPECIAL)
+        plain = tuple(column for column in columns if column not in _SPECIAL)
+        self._plain = attrgetter(*plain)
+        fields = [(column, Any, None) for column in ("session_id", "generation", *plain, *self._special)]
+        self._row = msgspec.defstruct(name, fields, omit_defaults=True)
+
+    def rows(self, places: list[Place]) -> bytes:
+        """JSON array of objects; NULLs are left out, times are microseconds."""
+        return _encode([self._row(s, g, *self._plain(turn), *self._wrapped(turn)) for s, g, turn in places])
+
+    def _wrapped(self, turn: Turn) -> list[Any]:
+        values = [getattr(turn, name) or None for name in self._special]
+        return [msgspec.Raw(value) if isinstance(value, bytes) else value for value in values]
 
 
-def changed_rows(places: list[Place]) -> bytes:
-    """The same with the key and the columns that change."""
-    return _encode([_changed_row(s, g, turn.turn_id, *_values(turn, CHANGING)) for s, g, turn in places])
+new_rows = _Shape("NewTurnRow", FIXED + CHANGING).rows
+"""Rows with all columns, for an insert."""
 
-
-def _values(turn: Turn, names: tuple[str, ...]) -> list[Any]:
-    found: list[Any] = []
-    for name in names:
-        value = getattr(turn, name)
-        if name in _JSON:
-            value = value or None
-        elif value is not None and name in _RAW:
-            value = msgspec.Raw(value)
-        found.append(value)
-    return found
+changed_rows = _Shape("ChangedTurnRow", ("turn_id", *CHANGING)).rows
+"""Rows with their key and the columns that change, for an update."""
 
 
 def columns(turns: list[Turn], names: tuple[str, ...]) -> list[list[Any]]:

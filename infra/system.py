@@ -3,7 +3,7 @@
 import os
 import time
 
-from uuid_utils.compat import uuid7
+from uuid_utils import uuid7
 
 from domain.ids import Micros
 
