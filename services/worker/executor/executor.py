@@ -121,8 +121,10 @@ class Executor:
                 self._recorder.end(self._now(), partial=outcome.cut_off)
                 self._writer.stop()
                 await writing
-                reply = await self._finish(outcome)
+                # The last command itself ends the claim (and may open the next one for us), so a heartbeat beside it
+                # finds the claim gone. From here on only the command's own answer tells, StaleFence included.
                 watching.cancel()
+                reply = await self._finish(outcome)
         except* StaleFence:
             log.warning("turn.claim_lost", session=self.claim.session_id, turn=self.claim.turn_id)
         except* TooLarge as group_of:
