@@ -29,6 +29,14 @@ class Heartbeat(msgspec.Struct, frozen=True):
     interrupted: set[TurnId]
 
 
+class Startable(msgspec.Struct, frozen=True):
+    """A session in which something may start. `orphan`: its running turn, where that one's worker is gone."""
+
+    session_id: SessionId
+    agent_id: str
+    orphan: TurnId | None = None
+
+
 class PostgresWorkers:
     """Leases run on the database's clock. All methods raise StoreUnavailable."""
 
@@ -67,7 +75,7 @@ class PostgresWorkers:
 
     async def claimable(
         self, limit: int, *, agent_ids: Many[str] | None = None, take_over: bool = True
-    ) -> list[SessionId]:
+    ) -> list[Startable]:
         """Sessions in which `claim_turn` would find something, oldest first: open queue and nothing active, paused and
         continued or expired, handed back, out of time, or (with `take_over`) running without a live claim. Only
         sessions of `agent_ids` where given. A plain read that locks nothing; it may be stale at once."""
@@ -75,7 +83,7 @@ class PostgresWorkers:
         rows = await fetch(
             self._pool, _SQL["claimable"], limit, agents, take_over, self._turn_seconds, self._silent_seconds
         )
-        return [row["session_id"] for row in rows]
+        return [Startable(row["session_id"], row["agent_id"], row["orphan"]) for row in rows]
 
     async def unregister(self, worker_id: WorkerId) -> None:
         """End the lease now."""

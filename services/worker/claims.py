@@ -5,10 +5,12 @@ import random
 from collections.abc import Sequence as Many
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from domain.errors import Unavailable
 from domain.ids import SessionId
+from infra.postgres.workers import Startable
 from services.worker.leases import Leases
 from services.worker.slots import Slots
 
@@ -16,6 +18,15 @@ log = structlog.get_logger("turnlog.worker")
 
 _CANDIDATES_A_SLOT = 4
 _CUT_SECONDS = 2.0
+_FIRST_PAUSE = 0.02
+_MOST_DOUBLINGS = 10
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A session that gave no claim although it was listed; left alone `until`, on the loop's clock."""
+
+    until: float
+    times: int
 
 
 class Queue(Protocol):
@@ -23,7 +34,7 @@ class Queue(Protocol):
 
     async def claimable(
         self, limit: int, *, agent_ids: Many[str] | None = None, take_over: bool = True
-    ) -> list[SessionId]: ...
+    ) -> list[Startable]: ...
 
 
 class Claims:
@@ -46,7 +57,8 @@ class Claims:
         self._count = count
         self._poll = poll_seconds
         self._hint = asyncio.Event()
-        self._busy: dict[SessionId, asyncio.Task[None]] = {}
+        self._busy: dict[SessionId, asyncio.Task[bool]] = {}
+        self._refused: dict[SessionId, Refused] = {}
 
     def wake(self) -> None:
         """There may be work."""
@@ -76,22 +88,40 @@ class Claims:
             return
         try:
             found = await self._queue.claimable(
-                free * _CANDIDATES_A_SLOT + len(self._busy),
+                free * _CANDIDATES_A_SLOT + len(self._busy) + len(self._refused),
                 agent_ids=self._agent_ids,
                 take_over=self._leases.steady(),
             )
         except Unavailable:
             return
+        listed = {candidate.session_id for candidate in found}
+        self._refused = {session: refused for session, refused in self._refused.items() if session in listed}
+        now = asyncio.get_running_loop().time()
+        ready = [one for one in found if one.session_id not in self._busy and not self._waits(one.session_id, now)]
         # Workers read the same list: each takes its own part of it first.
-        random.shuffle(found)
-        for session_id in [session for session in found if session not in self._busy][:free]:
-            task = tasks.create_task(self._slots.work(session_id), name=f"session {session_id}")
-            self._busy[session_id] = task
-            task.add_done_callback(lambda _, session=session_id: self._freed(session))  # type: ignore[misc]
+        random.shuffle(ready)
+        for one in ready[:free]:
+            task = tasks.create_task(self._slots.work(one), name=f"session {one.session_id}")
+            self._busy[one.session_id] = task
+            task.add_done_callback(lambda done, session=one.session_id: self._freed(session, done))  # type: ignore[misc]
 
-    def _freed(self, session_id: SessionId) -> None:
+    def _waits(self, session_id: SessionId, now: float) -> bool:
+        refused = self._refused.get(session_id)
+        return refused is not None and refused.until > now
+
+    def _freed(self, session_id: SessionId, done: asyncio.Task[bool]) -> None:
         del self._busy[session_id]
-        self._hint.set()
+        if done.cancelled() or done.exception() is not None or done.result():
+            self._refused.pop(session_id, None)
+            self._hint.set()
+            return
+        # Listed and yet refused: its lock was taken, its work goes on elsewhere, another clock. Asking again at once
+        # would never end; sessions behind it must not wait for it either.
+        times = min(self._refused[session_id].times + 1, _MOST_DOUBLINGS) if session_id in self._refused else 0
+        pause = min(self._poll, _FIRST_PAUSE * 2**times)
+        loop = asyncio.get_running_loop()
+        self._refused[session_id] = Refused(until=loop.time() + pause, times=times)
+        loop.call_later(pause, self._hint.set)
 
     async def _rest(self) -> None:
         try:

@@ -166,16 +166,17 @@ class Leases:
 
     def _learn(self, beat: Heartbeat, asked: dict[TurnId, Fence]) -> None:
         """In the worker's own loop."""
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
         for turn_id in beat.lost:
             held = self._held.get(turn_id)
             if held is not None and held.claim.fence == asked[turn_id]:
                 self._on_lost(turn_id)
         for turn_id in beat.interrupted:
             self._on_interrupted(turn_id)
+        # After those that have lost their turn: a tool that waits for the lease must not start then.
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
 
     async def _tidy(self, workers: Workers) -> None:
         try:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 import structlog
@@ -11,8 +11,9 @@ from domain import commands, replies
 from domain.errors import Rejection, StoreUnavailable, Unavailable, VersionMismatch
 from domain.frames import RuntimeFrame
 from domain.ids import CommandKey, SessionId, TurnId, WorkerId
-from domain.runtime import Capabilities, Execution, Runtime, RuntimeFailed
+from domain.runtime import Capabilities, Execution, KnowingRuntime, Runtime, RuntimeFailed
 from infra.nats.subscriber import Subscription
+from infra.postgres.workers import Startable
 from services.worker.executor.executor import Executor, Tools
 from services.worker.leases import Leases
 from services.worker.runtimes.outlet import Outlet
@@ -20,6 +21,7 @@ from services.worker.runtimes.outlet import Outlet
 log = structlog.get_logger("turnlog.worker")
 
 _RETRY_SECONDS = 0.2
+_ASK_SECONDS = 5.0
 
 _claim_reply = msgspec.json.Decoder(replies.ClaimReply)
 _signal = msgspec.json.Decoder(dict[str, str])
@@ -53,11 +55,16 @@ class Slots:
         self._signals = signals
         self._claims = 0
 
-    async def work(self, session_id: SessionId) -> None:
-        """Claim what may start in that session and execute it, and what follows."""
-        claim = await self._claim(session_id)
+    async def work(self, found: Startable) -> bool:
+        """Claim what may start in that session and execute it, and what follows. False where nothing could be
+        claimed."""
+        answered = None if found.orphan is None else await self._ask(found, found.orphan)
+        claim = await self._claim(found.session_id, answered)
+        if claim is None:
+            return False
         while claim is not None:
             claim = await self._execute(claim)
+        return True
 
     def interrupt(self, turn_id: str) -> None:
         """A stored intent was seen."""
@@ -76,7 +83,19 @@ class Slots:
         for executor in list(self.running.values()):
             executor.release()
 
-    async def _claim(self, session_id: SessionId) -> replies.ClaimedTurn | None:
+    async def _ask(self, found: Startable, turn_id: TurnId) -> commands.Answered | None:
+        """What the runtime knows of a turn whose worker is gone; None for those that cannot be asked."""
+        runtime = self._runtimes.get(found.agent_id)
+        if runtime is None or not runtime.capabilities.can_be_asked:
+            return None
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                return await cast(KnowingRuntime, runtime).query(found.session_id, turn_id)
+        except Exception as error:  # noqa: BLE001 - the root of users' code: without an answer the log decides
+            log.warning("turn.query_failed", session=found.session_id, turn=turn_id, error=type(error).__name__)
+            return commands.Answered(turn_id=turn_id, state="unknown")
+
+    async def _claim(self, session_id: SessionId, answered: commands.Answered | None) -> replies.ClaimedTurn | None:
         self._claims += 1
         command = commands.ClaimTurn(
             session_id=session_id,
@@ -84,6 +103,7 @@ class Slots:
             by="worker",
             worker_id=self._worker_id,
             take_over=self._leases.steady(),
+            answered=answered,
         )
         while True:
             try:

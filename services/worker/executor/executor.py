@@ -102,7 +102,8 @@ class Executor:
         self._end_by(0.0)
 
     def lost(self) -> None:
-        """Somebody else holds the turn: write nothing more."""
+        """Somebody else holds the turn: write nothing more, start no tool."""
+        self._gate.close()
         self._lost.set()
 
     async def run(self) -> replies.ClaimedTurn | None:
@@ -123,8 +124,8 @@ class Executor:
                 await writing
                 # The last command itself ends the claim (and may open the next one for us), so a heartbeat beside it
                 # finds the claim gone. From here on only the command's own answer tells, StaleFence included.
-                watching.cancel()
                 reply = await self._finish(outcome)
+                watching.cancel()
         except* StaleFence:
             log.warning("turn.claim_lost", session=self.claim.session_id, turn=self.claim.turn_id)
         except* TooLarge as group_of:
@@ -136,6 +137,7 @@ class Executor:
         except* Rejection as group_of:
             codes = sorted({getattr(error, "code", "?") for error in group_of.exceptions})
             log.error("turn.refused", session=self.claim.session_id, turn=self.claim.turn_id, codes=codes)
+            reply = await self._give_up(Failure(code="agent_error", message="The store refused what the turn did."))
         except* Exception as group_of:
             # Not users' code, that has a root of its own: a fault of ours. A live claim that nobody serves would block
             # the session.

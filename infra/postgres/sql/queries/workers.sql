@@ -45,8 +45,9 @@ WHERE
 -- A plain read: row locks before the advisory lock would let the feed reorder. Oldest work first.
 -- $2: only sessions of these agents (null: of any); $3: whether dead claims count; $4, $5: seconds after which a leg,
 -- or a silence outside a tool, is too long.
-SELECT found.session_id::text AS session_id FROM (
-    SELECT q.session_id, min(q.queued_at) AS since
+-- `orphan`: a running turn whose worker is gone; a runtime that can be asked is asked about it first.
+SELECT found.session_id::text AS session_id, found.agent_id, found.orphan::text AS orphan FROM (
+    SELECT q.session_id, min(s.agent_id) AS agent_id, null::uuid AS orphan, min(q.queued_at) AS since
     FROM turns AS q
     INNER JOIN sessions AS s ON s.session_id = q.session_id AND s.turns_generation = q.generation
     WHERE
@@ -54,7 +55,13 @@ SELECT found.session_id::text AS session_id FROM (
         AND ($2::text[] IS NULL OR s.agent_id = any($2::text[]))
     GROUP BY q.session_id
     UNION ALL
-    SELECT a.session_id, a.queued_at AS since
+    SELECT
+        a.session_id, s.agent_id,
+        CASE
+            WHEN a.status = 'running' AND NOT a.released AND NOT coalesce(w.expires_at > clock_timestamp(), false)
+                THEN a.turn_id
+        END AS orphan,
+        a.queued_at AS since
     FROM turns AS a
     INNER JOIN sessions AS s ON s.session_id = a.session_id AND s.turns_generation = a.generation
     LEFT JOIN claims AS c ON c.session_id = a.session_id
