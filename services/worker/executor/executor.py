@@ -124,8 +124,8 @@ class Executor:
                 await writing
                 # The last command itself ends the claim (and may open the next one for us), so a heartbeat beside it
                 # finds the claim gone. From here on only the command's own answer tells, StaleFence included.
-                reply = await self._finish(outcome)
                 watching.cancel()
+                reply = await self._finish(outcome)
         except* StaleFence:
             log.warning("turn.claim_lost", session=self.claim.session_id, turn=self.claim.turn_id)
         except* TooLarge as group_of:
