@@ -95,7 +95,8 @@ class Settings(BaseSettings):
 
     def _secret(self, group: str, field: str, purpose: str) -> str:
         value: SecretStr | None = getattr(getattr(self, group), field)
-        if value is None:
+        # An empty one is a variable that somebody forgot to fill in, and as a secret everybody would know it.
+        if value is None or not value.get_secret_value():
             raise SettingMissing(variable=variable_of(f"{group}.{field}"), purpose=purpose)
         return value.get_secret_value()
 
