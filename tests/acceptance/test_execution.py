@@ -16,6 +16,7 @@ from tests.support.cluster import Cluster, Clusters, SharedNats
 from tests.support.execution_agents import AGENTS, MARKER
 from tests.support.fake_openai import Handler
 from tests.support.nursery import Nursery
+from tests.support.processes import RoleProcess
 from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import assert_gapless
 from tests.support.waiting import eventually
@@ -73,7 +74,7 @@ def running(
 @pytest.fixture
 async def cluster(running: Cluster) -> AsyncIterator[Cluster]:
     """Two workers that run, mended after each test."""
-    await eventually(lambda: workers_run(running), "the workers run")
+    await eventually(lambda: workers_run(running), "the workers run", timeout=30)
     yield running
     await running.mend()
 
@@ -243,11 +244,10 @@ async def test_k12_a_blocked_loop_is_not_a_death(cluster: Cluster) -> None:
     assert await cluster.check(all_terminal=False) == []
 
 
-async def kill_the_holder(cluster: Cluster, session: str) -> None:
-    """kill -9 of the worker that holds the session's turn."""
+async def holder_of(cluster: Cluster, session: str) -> RoleProcess:
+    """The worker that holds the session's turn."""
     (holder,) = await cluster.fetch("SELECT worker_id::text AS id FROM claims WHERE session_id = $1::uuid", session)
-    owner = next(worker for worker in cluster.workers if holder["id"] in worker.text())
-    await owner.kill()
+    return next(worker for worker in cluster.workers if holder["id"] in worker.text())
 
 
 async def test_a_killed_worker_does_not_block_the_session(cluster: Cluster, tmp_path: Path) -> None:
@@ -255,10 +255,10 @@ async def test_a_killed_worker_does_not_block_the_session(cluster: Cluster, tmp_
     client = cluster.client()
     go = tmp_path / "go"
     session = await client.create("hold")
-    stream = client.stream(session, 0)
+    stream = await client.stream(session, 0).opened()
     turn = (await client.submit(session, str(go)))["turn_id"]
     await stream.event("item.delta")
-    await kill_the_holder(cluster, session)
+    await (await holder_of(cluster, session)).kill()
     go.touch()
     ended = await finished(client, session, turn, timeout=2 + 5)
     assert (ended["status"], ended["attempt"]) == ("completed", 2)
@@ -277,17 +277,77 @@ async def test_a_tool_of_a_killed_worker_never_runs_twice(cluster: Cluster, tmp_
         return await asyncio.to_thread(ran.exists)
 
     await eventually(started, "the tool runs")
-    await kill_the_holder(cluster, session)
+    await (await holder_of(cluster, session)).kill()
     ended = await finished(client, session, turn, timeout=2 + 5)
     assert ended["error"]["code"] == "outcome_unknown"
     assert ran.read_text() == "ran\n"
+
+
+async def test_k05_a_frozen_worker_that_thaws_writes_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    """K05: frozen past its lease, another takes over; thawed, its writes are refused and it stops."""
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    frozen = await holder_of(cluster, session)
+    frozen.freeze()
+
+    async def taken_over() -> bool:
+        return bool((await client.turn(session, turn))["attempt"] == 2)
+
+    await eventually(taken_over, "another worker has the turn")
+    frozen.thaw()
+
+    async def stopped() -> bool:
+        return "turn.claim_lost" in frozen.text()
+
+    await eventually(stopped, "the thawed worker sees that it lost the turn")
+    go.touch()
+    assert (await finished(client, session, turn))["status"] == "completed"
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_an_interrupt_makes_way_for_the_next_turn(cluster: Cluster, tmp_path: Path) -> None:
+    """`if_busy: interrupt`: the running turn stops at its next await, keeps its text, and the queue goes on."""
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    first = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    second = (await client.submit(session, str(tmp_path), if_busy="interrupt"))["turn_id"]
+    assert (await finished(client, session, first, timeout=2))["status"] == "interrupted"
+    assert (await finished(client, session, second))["status"] == "completed"
+    messages = await client.messages(session)
+    assert [message["status"] for message in messages] == ["complete", "partial", "complete", "complete"]
+    assert messages[1]["parts"][0]["text"] == "holding "
+
+
+async def test_a_turn_that_outlasts_the_drain_is_handed_back(cluster: Cluster, tmp_path: Path) -> None:
+    """A hand-back is no death: the other worker goes on with attempt 2 at once."""
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    ending = asyncio.create_task((await holder_of(cluster, session)).terminate())
+    started = await stream.event("turn.released", timeout=8)
+    assert started.turn_id == turn
+    go.touch()
+    ended = await finished(client, session, turn)
+    assert (ended["status"], ended["attempt"], ended["output"]) == ("completed", 2, "holding done")
+    assert await ending == 0
+    assert await cluster.check(all_terminal=False) == []
 
 
 async def test_k07_draining_workers_finish_what_they_have_and_claim_nothing(cluster: Cluster, tmp_path: Path) -> None:
     client = cluster.client()
     go = tmp_path / "go"
     session = await client.create("hold")
-    stream = client.stream(session, 0)
+    stream = await client.stream(session, 0).opened()
     turn = (await client.submit(session, str(go)))["turn_id"]
     await stream.event("item.delta")
     ending = [asyncio.create_task(worker.terminate()) for worker in cluster.workers]

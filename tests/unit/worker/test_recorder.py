@@ -102,10 +102,19 @@ def test_results_are_flushed_before_the_end() -> None:
 def test_a_completed_turn_leaves_no_call_without_a_result() -> None:
     desk = Desk()
     desk.take(CALL, START)
+    desk.recorder.seal()
     desk.recorder.end(1.0, partial=False)
     desk.drain()
     assert desk.types()[-1] == "tool_result.snapshot"
     assert desk.events[-1].final  # type: ignore[attr-defined]
+
+
+def test_a_pause_leaves_a_call_that_asks_without_a_result() -> None:
+    desk = Desk()
+    desk.take(CALL, START)
+    desk.recorder.end(1.0, partial=False)
+    desk.drain()
+    assert "tool_result.snapshot" not in desk.types()
 
 
 def test_what_is_cut_off_is_stored_as_partial() -> None:
