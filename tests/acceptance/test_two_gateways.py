@@ -89,7 +89,7 @@ async def test_a_killed_gateway_does_not_stop_the_turn(cluster: Cluster, tmp_pat
     go = tmp_path / "go"
     a = cluster.client(0)
     session = await a.create("hold")
-    stream = a.stream(session, 0)
+    stream = await a.stream(session, 0).opened()
     turn = (await a.submit(session, str(go)))["turn_id"]
     await stream.event("item.delta")
     await cluster.gateways[0].kill()
