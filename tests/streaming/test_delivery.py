@@ -1,6 +1,7 @@
 """Streams over the real store, the real agent service and the real broker; the test bank's rows by their ids."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import AsyncIterator
 
@@ -12,6 +13,7 @@ from services.gateway.sse.limits import Limits
 from tests.support.client import Client
 from tests.support.databases import Databases
 from tests.support.delivery import DeliveryStand, Writer, delivery_stand
+from tests.support.peers import raw_stream
 from tests.support.sse import Stream, assert_gapless
 
 
@@ -291,3 +293,35 @@ async def test_temporary_frames_arrive_in_order_with_the_events(stand: DeliveryS
     shown = [frame.event for frame in stream.frames[1:]]
     assert shown == ["item.started", *["item.delta"] * 20, "item.completed"] * 5
     assert all(frame.id is None for frame in stream.frames if frame.event.startswith("item.d"))
+
+
+async def test_d08_aborted_connections_leave_no_subscription_task_or_connection(stand: DeliveryStand) -> None:
+    gateway, ann = stand.gateways[0], stand.client()
+    writers = [await stand.session() for _ in range(5)]
+    port = int(gateway.url.rpartition(":")[2])
+    client = gateway.broker.client
+
+    async def rest() -> tuple[int, int, int]:
+        """Tasks, descriptors and the client's subscriptions, once they no longer change."""
+        before = None
+        async with asyncio.timeout(15):
+            while True:
+                now = (len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")), len(client._subs))
+                if now == before and not gateway.hub.sessions:
+                    return now
+                before = now
+                await asyncio.sleep(0.3)
+
+    async def abort(number: int) -> None:
+        token = ann.http.headers["Authorization"]
+        async with raw_stream(port, writers[number % 5].session, authorization=token):
+            await asyncio.sleep(number % 7 / 100)
+
+    # Pools and keep-alive connections grow to what so many at once need.
+    for _ in range(2):
+        await asyncio.gather(*(abort(number) for number in range(60)))
+    base = await rest()
+    for _ in range(5):
+        await asyncio.gather(*(abort(number) for number in range(40)))
+    after = await rest()
+    assert all(now <= then for now, then in zip(after, base, strict=True)), (base, after)

@@ -21,6 +21,7 @@ from domain.events.item import ItemCompleted, ItemFrames, RuntimeEvent
 from domain.ids import CommandKey, Fence, Ordinal, SessionId, TurnId, WorkerId
 from domain.parts import TextPart
 from infra.embedded import EmbeddedNats
+from infra.nats.connection import BrokerConnection
 from infra.nats.notifier import NatsNotifier
 from infra.pipeline.pipeline import Pipeline
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
@@ -187,10 +188,18 @@ class Writer:
 
 
 class Gateway:
-    """One gateway of a stand; `stop` ends it as a crash would, as far as one process can."""
+    """One gateway of a stand."""
 
-    def __init__(self, served: Served, deps: GatewayDeps, agent: HookedAgent, subscriber: HookedSubscriber) -> None:
+    def __init__(
+        self,
+        served: Served,
+        deps: GatewayDeps,
+        agent: HookedAgent,
+        subscriber: HookedSubscriber,
+        broker: BrokerConnection,
+    ) -> None:
         self.url = served.url
+        self.broker = broker
         self.deps = deps
         self.hub = deps.hub
         self.agent = agent
@@ -273,4 +282,4 @@ async def _gateway(settings: Settings, agent_url: str, limits: Limits | None) ->
             deps = replace(deps, hub=hub)
             served = Served(create_gateway_app(deps))
             async with served.running():
-                yield Gateway(served, deps, agent, subscriber)
+                yield Gateway(served, deps, agent, subscriber, broker)

@@ -10,7 +10,7 @@ from tests.support.sse import Sse, SseParser
 
 @asynccontextmanager
 async def raw_stream(
-    port: int, session: str, after: int = 0, receive_buffer: int = 4096
+    port: int, session: str, after: int = 0, receive_buffer: int = 4096, *, authorization: str = ""
 ) -> AsyncIterator[socket.socket]:
     """A connection that has asked for a stream and has read nothing yet; a small receive buffer, so that little is on
     its way."""
@@ -21,6 +21,8 @@ async def raw_stream(
         peer.setblocking(False)
         await loop.sock_connect(peer, ("127.0.0.1", port))
         request = f"GET /v1/sessions/{session}/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+        if authorization:
+            request += f"Authorization: {authorization}\r\n"
         await loop.sock_sendall(peer, f"{request}Last-Event-ID: {after}\r\n\r\n".encode())
         yield peer
     finally:
