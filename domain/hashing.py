@@ -3,6 +3,7 @@ which it covers a salted digest, so that an erase can remove text without breaki
 
 import hashlib
 import struct
+from functools import lru_cache
 
 from domain.ids import Micros
 
@@ -16,8 +17,14 @@ def digest(salt: bytes, content: bytes) -> bytes:
     return hashlib.sha256(salt + content).digest()
 
 
-def _field(content: bytes | None) -> bytes:
-    return _ABSENT if content is None else _LENGTH.pack(len(content)) + content
+def _field(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content
+
+
+@lru_cache(maxsize=4096)
+def _repeated(text: str) -> bytes:
+    """Of what neighbouring events share: session, turn, type."""
+    return _field(text.encode())
 
 
 def chain(
@@ -35,17 +42,22 @@ def chain(
 ) -> bytes:
     """Hash of one event. Every field is prefixed with its length in 4 bytes big-endian; an absent one is ffffffff.
     Numbers are 8 bytes big-endian, signed; ids are their text; `created_at` is microseconds since the epoch."""
+    event = event_id.encode()
     fields = (
-        _field(previous),
-        _field(session_id.encode()),
+        _LENGTH.pack(len(previous)),
+        previous,
+        _repeated(session_id),
         _NUMBER.pack(8, sequence),
-        _field(event_id.encode()),
-        _field(type_.encode()),
+        _LENGTH.pack(len(event)),
+        event,
+        _repeated(type_),
         _NUMBER.pack(8, schema_version),
-        _ABSENT if turn_id is None else _field(turn_id.encode()),
+        _ABSENT if turn_id is None else _repeated(turn_id),
         _NUMBER.pack(8, created_at),
-        _field(payload_digest),
-        _field(private_digest),
-        _field(metadata),
+        _LENGTH.pack(len(payload_digest)),
+        payload_digest,
+        _ABSENT if private_digest is None else _field(private_digest),
+        _LENGTH.pack(len(metadata)),
+        metadata,
     )
     return hashlib.sha256(b"".join(fields)).digest()

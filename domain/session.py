@@ -15,6 +15,8 @@ from domain.turn import IllegalTransition, Turn, evolve_turn, new_turn
 QueueState = Literal["open", "paused"]
 ChatStatus = Literal["agent", "human"]
 
+_HANDED_BACK = (turn.TurnPaused, turn.TurnReleased)
+
 GENESIS = b"\0" * 32
 """What the first event of a stream is chained to."""
 
@@ -159,7 +161,7 @@ def _evolve_turn(
             head.active_turn_id = None
             head.tip_turn_id = turn_id
             state.claim = None
-    elif isinstance(event, turn.TurnPaused | turn.TurnReleased):
+    elif isinstance(event, _HANDED_BACK):
         state.claim = None
     elif isinstance(event, turn.InterruptRequested) and event.closing:
         head.closing = True

@@ -7,6 +7,9 @@ from domain.events.base import Event, ExecutorEvent
 from domain.ids import FRAMES_PER_ATTEMPT
 from projections.audit.findings import Findings
 
+_LEAVING = (turn.TurnPaused, turn.TurnCompleted)
+_STOPPED = (turn.TurnFailed, turn.TurnInterrupted)
+
 
 def from_outside(event: turn.TurnCompleted) -> bool:
     """The end was not written by the attempt: then it has the first number of the base after it."""
@@ -43,11 +46,11 @@ class FrameLine:
                 self._item(event, sequence, erased)
             elif not (isinstance(event, turn.TurnCompleted) and from_outside(event)):
                 self._single(event.frame, event.type, sequence)
-                if isinstance(event, turn.TurnPaused | turn.TurnCompleted):
+                if isinstance(event, _LEAVING):
                     self._left(event, sequence)
         elif isinstance(event, turn.TurnStarted):
             self._started(event, sequence)
-        elif isinstance(event, turn.TurnFailed | turn.TurnInterrupted) and event.frame is not None:
+        elif isinstance(event, _STOPPED) and event.frame is not None:
             self._single(event.frame, event.type, sequence)
             self._ended(event, event.frame, sequence)
 

@@ -32,7 +32,19 @@ class Integrity:
         payload_fits = self._payload(event)
         if event.private is not None or event.private_digest is not None:
             self._private(event)
-        expected = _hash(self.hashes[0], event, event.payload_digest, event.private_digest)
+        expected = chain(
+            self.hashes[0],
+            event.session_id,
+            sequence,
+            event.event_id,
+            event.type,
+            event.schema_version,
+            event.turn_id,
+            event.created_at,
+            event.payload_digest,
+            event.private_digest,
+            event.metadata,
+        )
         if expected == event.hash:
             self.hashes = (expected,)
             return follows and payload_fits

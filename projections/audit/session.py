@@ -22,6 +22,7 @@ from projections.audit.pages import NEVER, PageRows, Stored
 from projections.audit.replies import Replies
 from projections.audit.tools import Tools
 
+_INPUTS = (turn.TurnQueued, turn.InputRewritten)
 _AFTER_THE_END = (turn.TurnSuperseded, hook.HookScheduled, hook.HookCompleted, hook.HookFailed, UnknownEvent)
 
 
@@ -144,7 +145,7 @@ class SessionAudit:
     def _of_turn(self, stored: StoredEvent, event: Event, subject: Turn) -> None:
         turn_id, sequence = subject.turn_id, stored.sequence
         frames = self._frames.get(turn_id)
-        if isinstance(event, turn.TurnQueued | turn.InputRewritten):
+        if isinstance(event, _INPUTS):
             for part in event.input:
                 if isinstance(part, FilePart):
                     self._report.blobs.setdefault(part.blob, sequence)
