@@ -54,7 +54,7 @@ async def test_with_claimers_running_the_feed_inverts_and_loses_nothing(database
     feed, reader = PostgresFeed(pool), Reader(plain)
     async with postgres_stand(dsn, pool) as one, open_pipeline(dsn) as second:
         two = Stand(second, one.store, one.feed, one.leases, one.notifier, one.ids, one.clock)
-        sessions = [await one.create() for _ in range(12)]
+        sessions = [await one.create() for _ in range(4)]
         workers = [await one.worker() for _ in range(4)]
         done = asyncio.Event()
 
@@ -64,12 +64,12 @@ async def test_with_claimers_running_the_feed_inverts_and_loses_nothing(database
                 await asyncio.sleep(0.002)
 
         async def submitter(stand: Stand) -> None:
-            for _ in range(8):
+            for _ in range(40):
                 await asyncio.gather(*[stand.submit(session) for session in sessions])
 
         async def claimer(number: int) -> None:
             stand = (one, two)[number % 2]
-            for _ in range(8):
+            for _ in range(40):
                 for session in sessions:
                     try:
                         claim = await stand.claim(session, workers[number])

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from domain import commands
-from domain.commands import ClaimTurn, Command
+from domain.commands import ClaimTurn
 from domain.errors import LockTimeout, NothingToClaim
 from domain.ids import Ordinal, SessionId
 from infra.pipeline.group import lock_key
@@ -20,6 +20,8 @@ from tests.support.stand import Stand, postgres_stand
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.every_postgres
+
+_EVERY = 0.1
 
 
 class Outsider:
@@ -61,21 +63,23 @@ async def on_stand(database: Database) -> AsyncIterator[Callable[..., Awaitable[
 
 
 async def _latencies(stand: Stand, sessions: list[SessionId], seconds: float) -> list[float]:
-    """Submit and cancel in every session again and again; how long each command took, in seconds."""
+    """Submit and cancel in every session at fixed times; how long each pair took from its time on, in seconds. Counted
+    from when it was due, so that one that waits delays, and does not hide, those behind it."""
     taken: list[float] = []
-    until = time.monotonic() + seconds
+    begun = time.monotonic()
 
-    async def visit(session: SessionId) -> None:
-        while time.monotonic() < until:
+    async def visit(session: SessionId, number: int) -> None:
+        due = begun + _EVERY * number / len(sessions)
+        while due < begun + seconds:
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
             submission = stand.submission(session)
+            await stand.pipeline.execute(submission)
             cancel = commands.CancelTurn(session_id=session, key=stand.key(), turn_id=submission.turn_id)
-            command: Command
-            for command in (submission, cancel):
-                begun = time.monotonic()
-                await stand.pipeline.execute(command)
-                taken.append(time.monotonic() - begun)
+            await stand.pipeline.execute(cancel)
+            taken.append(time.monotonic() - due)
+            due += _EVERY
 
-    await asyncio.gather(*map(visit, sessions))
+    await asyncio.gather(*[visit(session, number) for number, session in enumerate(sessions)])
     return sorted(taken)
 
 
@@ -91,11 +95,11 @@ async def test_strangers_do_not_notice_a_held_session_for_which_a_hundred_comman
     async def body(stand: Stand) -> None:
         held = await stand.create()
         others = [await stand.create() for _ in range(20)]
-        await _latencies(stand, others, 0.5)
-        without = await _latencies(stand, others, 1.5)
+        await _latencies(stand, others, 0.3)
+        without = await _latencies(stand, others, 1.2)
         await outsider.hold(held)
         waiting = [asyncio.create_task(stand.pipeline.execute(stand.submission(held))) for _ in range(100)]
-        under = await _latencies(stand, others, 2.0)
+        under = await _latencies(stand, others, 1.5)
         assert not any(task.done() for task in waiting)
         await outsider.release()
         await asyncio.gather(*waiting)
