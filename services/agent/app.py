@@ -23,6 +23,7 @@ def create_app(deps: AgentDeps) -> Litestar:
             models.agents,
             models.turns,
             models.turn,
+            models.checkpoints,
             models.messages,
             models.status,
         ],

@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from domain.clock import Clock
 from domain.ports import CommandPipeline
 from infra.postgres.catalogue import PostgresCatalogue
+from infra.postgres.history import PostgresHistory
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.store import PostgresEventStore
 from infra.telemetry.metrics import Metrics
@@ -25,6 +26,7 @@ class AgentDeps:
     pipeline: CommandPipeline
     store: PostgresEventStore
     read_models: PostgresReadModels
+    history: PostgresHistory
     catalogue: PostgresCatalogue
     clock: Clock
     metrics: Metrics

@@ -4,6 +4,7 @@ import structlog
 
 from domain.errors import StoreUnavailable
 from infra.postgres.catalogue import PostgresCatalogue
+from infra.postgres.history import PostgresHistory
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.store import PostgresEventStore
 from infra.settings import Settings
@@ -51,6 +52,7 @@ async def run(settings: Settings) -> int:
             pipeline=pipeline,
             store=PostgresEventStore(pool),
             read_models=read_models,
+            history=PostgresHistory(pool),
             catalogue=PostgresCatalogue(pool),
             clock=SystemClock(),
             metrics=metrics,

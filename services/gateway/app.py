@@ -10,7 +10,7 @@ from services.gateway import openapi
 from services.gateway.deps import GatewayDeps
 from services.gateway.loopback import guard
 from services.gateway.problems import HANDLERS
-from services.gateway.routes import agents, events, health, messages, page, queue, sessions, turns
+from services.gateway.routes import agents, answers, branches, events, health, messages, page, queue, sessions, turns
 
 # JSON may write a character in up to four times its bytes (\u escapes); the exact bound is the domain's.
 _BODY_FACTOR = 4
@@ -28,6 +28,10 @@ ROUTES = [
     turns.get_turn,
     turns.cancel_turn,
     turns.interrupt_turn,
+    answers.continue_turn,
+    branches.list_checkpoints,
+    branches.fork_turn,
+    branches.regenerate_turn,
     queue.get_status,
     queue.resume_queue,
     messages.list_messages,

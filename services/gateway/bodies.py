@@ -8,7 +8,7 @@ from litestar import Request
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from domain.parts import Part, TextPart
+from domain.parts import Answer, Part, TextPart
 from domain.texts import unsafe
 from services.gateway.names import external_id_fault
 from services.gateway.refusals import InvalidRequest
@@ -17,6 +17,7 @@ Body = TypeVar("Body", bound="RequestBody")
 
 MAX_TITLE = 1000
 MAX_METADATA_BYTES = 16 * 1024
+MAX_ANSWER_BYTES = 64 * 1024
 _MAX_FAULTS = 20
 
 
@@ -38,8 +39,18 @@ def _external_id(name: str) -> str:
 
 
 def _safe_json(value: dict[str, Any]) -> dict[str, Any]:
-    if len(msgspec.json.encode(value)) > MAX_METADATA_BYTES:
-        raise _fault("metadata_size", f"must not have more than {MAX_METADATA_BYTES} bytes")
+    _within(value, MAX_METADATA_BYTES)
+    return value
+
+
+def _safe_answer(value: Any) -> Any:
+    _within(value, MAX_ANSWER_BYTES)
+    return value
+
+
+def _within(value: Any, limit: int) -> None:
+    if len(msgspec.json.encode(value)) > limit:
+        raise _fault("size", f"must not have more than {limit} bytes")
     stack: list[Any] = [value]
     while stack:
         item = stack.pop()
@@ -53,7 +64,6 @@ def _safe_json(value: dict[str, Any]) -> dict[str, Any]:
             raise _fault("json_number", "must not contain NaN or Infinity")
         elif isinstance(item, int) and not -(2**63) <= item < 2**63:
             raise _fault("json_number", "must not contain integers of more than 64 bits")
-    return value
 
 
 def _parts(value: Any) -> Any:
@@ -84,6 +94,13 @@ class TextInput(RequestBody):
     text: Annotated[SafeText, Field(min_length=1)]
 
 
+Input = Annotated[
+    list[TextInput],
+    BeforeValidator(_parts, json_schema_input_type=Annotated[str, Field(min_length=1)] | list[TextInput]),
+    Field(min_length=1, max_length=1000),
+]
+
+
 class CreateSession(RequestBody):
     """`POST /v1/sessions`. With an `external_id` it may be repeated: the same body gives the same session."""
 
@@ -105,16 +122,58 @@ class ChangeSession(RequestBody):
 class SubmitTurn(RequestBody):
     """`POST /v1/sessions/{id}/turns`."""
 
-    input: Annotated[
-        list[TextInput],
-        BeforeValidator(_parts, json_schema_input_type=Annotated[str, Field(min_length=1)] | list[TextInput]),
-        Field(min_length=1, max_length=1000),
-    ]
+    input: Input
     if_busy: Literal["queue", "reject", "interrupt"] = "queue"
 
     def parts(self) -> list[Part]:
         """The input as the domain has it."""
         return [TextPart(text=part.text) for part in self.input]
+
+
+class AnswerGiven(RequestBody):
+    """One person's answer to one question. Which fields decide it depends on the question's kind."""
+
+    tool_call_id: Annotated[SafeText, Field(min_length=1, max_length=1000)]
+    approved: bool | None = None
+    note: Annotated[SafeText, Field(max_length=4000)] | None = None
+    arguments: Annotated[dict[str, Any], AfterValidator(_safe_answer)] | None = None
+    result: Annotated[Any, AfterValidator(_safe_answer)] = None
+
+    def answer(self, by: str, at: str) -> Answer:
+        """The answer as the domain has it."""
+        return Answer(
+            approved=self.approved, note=self.note, arguments=self.arguments, result=self.result, by=by, at=at
+        )
+
+
+def _each_once(answers: list[AnswerGiven]) -> list[AnswerGiven]:
+    if len({answer.tool_call_id for answer in answers}) < len(answers):
+        raise _fault("answers", "must not answer the same tool call twice")
+    return answers
+
+
+class ContinueTurn(RequestBody):
+    """`POST …/continue`: some or all of the answers that a paused turn waits for."""
+
+    answers: Annotated[list[AnswerGiven], AfterValidator(_each_once), Field(min_length=1, max_length=100)]
+
+
+class ForkTurn(RequestBody):
+    """`POST …/fork`. `from`: the sequence of a checkpoint, the turn's end, or before its user message."""
+
+    place: Annotated[int, Field(ge=1, le=2**62)] | Literal["end", "last_user"] = Field(alias="from")
+    input: Input | None = None
+
+    def parts(self) -> list[Part] | None:
+        """The input as the domain has it."""
+        return None if self.input is None else [TextPart(text=part.text) for part in self.input]
+
+
+class RegenerateTurn(RequestBody):
+    """`POST …/regenerate`; an empty body is one without wishes."""
+
+    replace_original: bool = True
+    additional_instructions: Annotated[SafeText, Field(min_length=1)] | None = None
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:
@@ -124,8 +183,17 @@ def _pointer(location: tuple[int | str, ...]) -> str:
 async def read(request: Request[Any, Any, Any], shape: type[Body]) -> Body:
     """The request's body in that shape, whatever its Content-Type says. Raises InvalidRequest with a pointer for each
     fault; the framework bounds its size while reading (413)."""
+    return _decoded(await request.body(), shape)
+
+
+async def read_wishes(request: Request[Any, Any, Any], shape: type[Body]) -> Body:
+    """As `read`, where nothing in the body is required and so the body is not."""
+    return _decoded(await request.body() or b"{}", shape)
+
+
+def _decoded(body: bytes, shape: type[Body]) -> Body:
     try:
-        return shape.model_validate_json(await request.body())
+        return shape.model_validate_json(body)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
         raise InvalidRequest(

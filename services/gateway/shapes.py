@@ -81,6 +81,14 @@ class QueuedTurn(BaseModel):
     queue_state: Literal["open", "paused"]
 
 
+class BranchedTurn(QueuedTurn):
+    """A turn that was accepted, whose history ends inside another one. `snapped`: the place asked for was no place to
+    fork from, and `forked_from` names the one before it."""
+
+    forked_from: dict[str, Any] | None = None
+    snapped: bool = False
+
+
 class Turn(BaseModel):
     """A turn as the read model has it."""
 
@@ -107,6 +115,25 @@ class TurnList(BaseModel):
 
     items: list[Turn]
     next_cursor: str | None
+
+
+class ContinuedTurn(BaseModel):
+    """The answers are stored; the turn goes on once every question has one."""
+
+    turn_id: str
+    status: TurnStatus
+    sequence: int
+    interrupt_requested: bool
+
+
+class Checkpoint(BaseModel):
+    """A place in a turn: after a batch of tools, at a pause, where it was cut off, at its end."""
+
+    sequence: int
+    message_index: int
+    reason: Literal["tool_batch", "pause", "interrupted", "end"]
+    status: TurnStatus
+    is_latest: bool
 
 
 class InterruptedTurn(BaseModel):

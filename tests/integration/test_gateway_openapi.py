@@ -32,8 +32,11 @@ NEVER_FINE = {
     "POST /v1/sessions",
     "POST /v1/sessions/{session_ref}/resume",
     "POST /v1/sessions/{session_ref}/turns/{turn_ref}/interrupt",
+    "POST /v1/sessions/{session_ref}/turns/{turn_ref}/continue",
+    "POST /v1/sessions/{session_ref}/turns/{turn_ref}/fork",
+    "POST /v1/sessions/{session_ref}/turns/{turn_ref}/regenerate",
 }
-"""No generated agent_id is an agent's; and without a worker nothing runs and no queue is paused."""
+"""No generated agent_id is an agent's; and without a worker nothing runs, pauses or ends, and no queue is paused."""
 
 
 def _send(operation: Any, mode: GenerationMode, url: str, known: dict[str, str], examples: int) -> Counter[int]:

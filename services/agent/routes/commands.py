@@ -5,7 +5,8 @@ from litestar import Request, Response, post
 from litestar.datastructures import State
 from litestar.exceptions import ClientException
 
-from domain.commands import ClientCommand, CreateSession
+from domain.checkpoints import snapped
+from domain.commands import ClientCommand, CreateSession, ForkTurn
 from domain.errors import AgentNotFound
 from services.agent.deps import AgentDeps, Deps
 
@@ -24,6 +25,13 @@ async def _with_component(deps: AgentDeps, command: CreateSession) -> CreateSess
     raise AgentNotFound(agent_id=command.agent_id)
 
 
+async def _snapped(deps: AgentDeps, command: ForkTurn) -> ForkTurn:
+    """The command with its place moved down to one that a history may end at. Raises TurnNotFound, ForkOutOfRange."""
+    source, _ = await deps.read_models.turn(command.session_id, command.source_turn_id)
+    events = await deps.history.turn_events(command.session_id, source.turn_id)
+    return msgspec.structs.replace(command, sequence=snapped(source, events, int(command.place)))
+
+
 @post("/internal/commands", status_code=200)
 async def execute(request: Request[object, object, State], deps: Deps) -> Response[bytes]:
     """Run one command; 200 is committed. A repeat of its key gets the first reply, marked as replayed."""
@@ -34,6 +42,8 @@ async def execute(request: Request[object, object, State], deps: Deps) -> Respon
         raise ClientException() from error
     if isinstance(command, CreateSession):
         command = await _with_component(deps, command)
+    elif isinstance(command, ForkTurn) and command.place.isdecimal():
+        command = await _snapped(deps, command)
     outcome = await deps.pipeline.execute(command, deadline=deps.clock.monotonic() + deps.command_seconds)
     headers = {"Turnlog-Replayed": "true" if outcome.replayed else "false"}
     return Response(outcome.reply, media_type="application/json", headers=headers)

@@ -7,6 +7,7 @@ import msgspec
 from litestar import Response, get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
+from domain.checkpoints import shown
 from domain.errors import BadCursor, MinSequenceTimeout, TurnNotFound
 from domain.ids import SessionId
 from domain.texts import unsafe
@@ -63,6 +64,16 @@ async def turn(deps: Deps, session_id: FromPath[str], turn_ref: FromPath[str]) -
         raise TurnNotFound()
     found, _ = await deps.read_models.turn(known_form(session_id), turn_ref)
     return _json(view(found))
+
+
+@get("/internal/sessions/{session_id:str}/turns/{turn_ref:str}/checkpoints")
+async def checkpoints(deps: Deps, session_id: FromPath[str], turn_ref: FromPath[str]) -> Response[bytes]:
+    """In the order of the log."""
+    if unsafe(turn_ref):
+        raise TurnNotFound()
+    session = known_form(session_id)
+    found, _ = await deps.read_models.turn(session, turn_ref)
+    return _json(shown(found, await deps.history.turn_events(session, found.turn_id)))
 
 
 @get("/internal/sessions/{session_id:str}/messages")

@@ -56,7 +56,8 @@ async def turn_id_of(deps: GatewayDeps, session_id: SessionId, turn_ref: str) ->
     return TurnId(msgspec.json.decode(await turn_json(deps, session_id, turn_ref), type=_Named).turn_id)
 
 
-def _count(deps: GatewayDeps, registration: Registration) -> None:
+def count(deps: GatewayDeps, registration: Registration) -> None:
+    """One more start of that owner. Raises RateLimited."""
     # One person on loopback is their own limit.
     if not deps.authenticator.off:
         deps.rates.take(registration.owner)
@@ -77,7 +78,7 @@ async def submit_turn(
     registration = await deps.authenticator.session(request, session_ref)
     command_key = deps.ids.uuid7() if key is None else idempotency_key(key)
     body = await bodies.read(request, bodies.SubmitTurn)
-    _count(deps, registration)
+    count(deps, registration)
     answer = await deps.agent.execute(
         SubmitTurn(
             session_id=registration.session_id,
