@@ -1,36 +1,31 @@
 """The worker process on real PostgreSQL and NATS: gate, recorder, history, leases, drain."""
 
-import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from http.server import ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from domain.frames import LiveItemDelta
-from tests.support.client import Client, terminal
+from tests.support import execution_agents, model_agents
+from tests.support.client import Client, finished, terminal
 from tests.support.cluster import Cluster, Clusters, SharedNats
-from tests.support.execution_agents import AGENTS, MARKER
 from tests.support.fake_openai import Handler
 from tests.support.nursery import Nursery
-from tests.support.processes import RoleProcess
 from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import assert_gapless
-from tests.support.waiting import eventually
 
 KIB, MIB = 1024, 1024 * 1024
 
 SERVED = [
     "demo=services.worker.demo:agent",
-    "echo=tests.support.agents:echo",
     "slow=tests.support.agents:slow",
-    "hold=tests.support.agents:hold",
     "bulk=tests.support.agents:bulk",
     "bulky_tool=tests.support.agents:bulky_tool",
-    *(f"{name}=tests.support.execution_agents:{name}" for name in AGENTS),
+    *(f"{name}=tests.support.execution_agents:{name}" for name in execution_agents.AGENTS),
+    *(f"{name}=tests.support.model_agents:{name}" for name in model_agents.AGENTS),
 ]
 
 
@@ -73,30 +68,9 @@ def running(
 
 @pytest.fixture
 async def cluster(running: Cluster) -> AsyncIterator[Cluster]:
-    """Two workers that run, mended after each test."""
-    await eventually(lambda: workers_run(running), "the workers run", timeout=30)
+    """Two workers; clients are closed after each test."""
     yield running
     await running.mend()
-
-
-async def workers_run(cluster: Cluster) -> bool:
-    """Each worker's newest start has a lease."""
-    rows = await cluster.fetch("SELECT worker_id::text AS id FROM workers WHERE expires_at > clock_timestamp()")
-    starts = [
-        [json.loads(line)["worker"] for line in worker.text().splitlines() if '"worker.runs"' in line]
-        for worker in cluster.workers
-    ]
-    return all(started and started[-1] in {row["id"] for row in rows} for started in starts)
-
-
-async def finished(client: Client, session: str, turn: str, timeout: float = 10.0) -> dict[str, Any]:
-    """The turn once it is terminal."""
-
-    async def ended() -> dict[str, Any] | None:
-        seen = await client.turn(session, turn)
-        return seen if seen["finished_at"] else None
-
-    return await eventually(ended, "the turn ends", timeout=timeout) or {}
 
 
 async def run(client: Client, agent: str, text: str, timeout: float = 10.0) -> tuple[str, dict[str, Any]]:
@@ -147,14 +121,14 @@ async def test_a_marker_in_the_system_prompt_is_nowhere(cluster: Cluster) -> Non
         wire = repr(stream.frames)
         wire += json.dumps(await client.events(session)) + json.dumps(await client.messages(session))
         wire += json.dumps(await client.json("GET", f"/v1/sessions/{session}/turns"))
-        assert MARKER not in wire
+        assert model_agents.MARKER not in wire
         (private,) = await cluster.fetch(
             "SELECT count(*) FROM events WHERE session_id = $1::uuid AND position($2::bytea IN private) > 0",
             session,
-            MARKER.encode(),
+            model_agents.MARKER.encode(),
         )
         assert private[0] > 0, "it is kept where it belongs"
-    assert MARKER not in cluster.logs()
+    assert model_agents.MARKER not in cluster.logs()
 
 
 async def test_a_real_models_wire(cluster: Cluster) -> None:
@@ -233,137 +207,3 @@ async def test_deltas_that_viewers_saw_are_what_the_log_gives_back(cluster: Clus
     assert [len(delta["text"]) for delta in deltas] == item["frames"]["cuts"]
     assert "".join(delta["text"] for delta in deltas) == item["text"]
     assert [delta["index"] for delta in deltas] == list(range(len(deltas)))
-
-
-async def test_k12_a_blocked_loop_is_not_a_death(cluster: Cluster) -> None:
-    """K12: user code blocks the worker's loop for two leases; the heartbeat thread keeps the claim."""
-    _, turn = await run(cluster.client(), "block", "4.5", timeout=15)
-    assert turn["status"] == "completed"
-    assert turn["attempt"] == 1
-    assert turn["output"] == "blocking done"
-    assert await cluster.check(all_terminal=False) == []
-
-
-async def holder_of(cluster: Cluster, session: str) -> RoleProcess:
-    """The worker that holds the session's turn."""
-    (holder,) = await cluster.fetch("SELECT worker_id::text AS id FROM claims WHERE session_id = $1::uuid", session)
-    return next(worker for worker in cluster.workers if holder["id"] in worker.text())
-
-
-async def test_a_killed_worker_does_not_block_the_session(cluster: Cluster, tmp_path: Path) -> None:
-    """K02: within lease + 5 s another worker goes on; the text of the dead attempt is in no message."""
-    client = cluster.client()
-    go = tmp_path / "go"
-    session = await client.create("hold")
-    stream = await client.stream(session, 0).opened()
-    turn = (await client.submit(session, str(go)))["turn_id"]
-    await stream.event("item.delta")
-    await (await holder_of(cluster, session)).kill()
-    go.touch()
-    ended = await finished(client, session, turn, timeout=2 + 5)
-    assert (ended["status"], ended["attempt"]) == ("completed", 2)
-    messages = await client.messages(session)
-    assert [part["text"] for part in messages[-1]["parts"]] == ["holding done"]
-    assert await cluster.check(all_terminal=False) == []
-
-
-async def test_a_tool_of_a_killed_worker_never_runs_twice(cluster: Cluster, tmp_path: Path) -> None:
-    """Invariant 12: it may have run and is not idempotent, so the turn fails."""
-    client = cluster.client()
-    session, ran = await client.create("count"), tmp_path / "ran"
-    turn = (await client.submit(session, str(ran)))["turn_id"]
-
-    async def started() -> bool:
-        return await asyncio.to_thread(ran.exists)
-
-    await eventually(started, "the tool runs")
-    await (await holder_of(cluster, session)).kill()
-    ended = await finished(client, session, turn, timeout=2 + 5)
-    assert ended["error"]["code"] == "outcome_unknown"
-    assert ran.read_text() == "ran\n"
-
-
-async def test_k05_a_frozen_worker_that_thaws_writes_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    """K05: frozen past its lease, another takes over; thawed, its writes are refused and it stops."""
-    client = cluster.client()
-    go = tmp_path / "go"
-    session = await client.create("hold")
-    stream = await client.stream(session, 0).opened()
-    turn = (await client.submit(session, str(go)))["turn_id"]
-    await stream.event("item.delta")
-    frozen = await holder_of(cluster, session)
-    frozen.freeze()
-
-    async def taken_over() -> bool:
-        return bool((await client.turn(session, turn))["attempt"] == 2)
-
-    await eventually(taken_over, "another worker has the turn")
-    frozen.thaw()
-
-    async def stopped() -> bool:
-        return "turn.claim_lost" in frozen.text()
-
-    await eventually(stopped, "the thawed worker sees that it lost the turn")
-    go.touch()
-    assert (await finished(client, session, turn))["status"] == "completed"
-    assert await cluster.check(all_terminal=False) == []
-
-
-async def test_an_interrupt_makes_way_for_the_next_turn(cluster: Cluster, tmp_path: Path) -> None:
-    """`if_busy: interrupt`: the running turn stops at its next await, keeps its text, and the queue goes on."""
-    client = cluster.client()
-    go = tmp_path / "go"
-    session = await client.create("hold")
-    stream = await client.stream(session, 0).opened()
-    first = (await client.submit(session, str(go)))["turn_id"]
-    await stream.event("item.delta")
-    second = (await client.submit(session, str(tmp_path), if_busy="interrupt"))["turn_id"]
-    assert (await finished(client, session, first, timeout=2))["status"] == "interrupted"
-    assert (await finished(client, session, second))["status"] == "completed"
-    messages = await client.messages(session)
-    assert [message["status"] for message in messages] == ["complete", "partial", "complete", "complete"]
-    assert messages[1]["parts"][0]["text"] == "holding "
-
-
-async def test_a_turn_that_outlasts_the_drain_is_handed_back(cluster: Cluster, tmp_path: Path) -> None:
-    """A hand-back is no death: the other worker goes on with attempt 2 at once."""
-    client = cluster.client()
-    go = tmp_path / "go"
-    session = await client.create("hold")
-    stream = await client.stream(session, 0).opened()
-    turn = (await client.submit(session, str(go)))["turn_id"]
-    await stream.event("item.delta")
-    ending = asyncio.create_task((await holder_of(cluster, session)).terminate())
-    started = await stream.event("turn.released", timeout=8)
-    assert started.turn_id == turn
-    go.touch()
-    ended = await finished(client, session, turn)
-    assert (ended["status"], ended["attempt"], ended["output"]) == ("completed", 2, "holding done")
-    assert await ending == 0
-    assert await cluster.check(all_terminal=False) == []
-
-
-async def test_k07_draining_workers_finish_what_they_have_and_claim_nothing(cluster: Cluster, tmp_path: Path) -> None:
-    client = cluster.client()
-    go = tmp_path / "go"
-    session = await client.create("hold")
-    stream = await client.stream(session, 0).opened()
-    turn = (await client.submit(session, str(go)))["turn_id"]
-    await stream.event("item.delta")
-    ending = [asyncio.create_task(worker.terminate()) for worker in cluster.workers]
-
-    async def draining() -> bool:
-        return all("worker.drains" in worker.text() for worker in cluster.workers)
-
-    await eventually(draining, "both workers drain")
-    other = await client.create("echo")
-    waiting = (await client.submit(other, "later"))["turn_id"]
-    behind = (await client.submit(session, "next"))["turn_id"]
-    go.touch()
-    await terminal(stream, turn)
-    assert (await client.turn(session, turn))["output"] == "holding done"
-    assert await asyncio.gather(*ending) == [0, 0]
-    assert (await client.turn(other, waiting))["status"] == "queued"
-    assert (await client.turn(session, behind))["status"] == "queued"
-    await cluster.mend()
-    assert (await finished(cluster.client(), other, waiting))["status"] == "completed"

@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 
 from tests.support.sse import Sse, Stream
+from tests.support.waiting import eventually
 
 TERMINAL = ("turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled")
 
@@ -102,3 +103,15 @@ async def terminal(stream: Stream, turn: str, timeout: float = 15.0) -> Sse:
     frame = found()
     assert frame is not None
     return frame
+
+
+async def finished(client: Client, session: str, turn: str, timeout: float = 10.0) -> dict[str, Any]:
+    """The turn once it is terminal; asks, and needs no stream."""
+
+    async def ended() -> dict[str, Any] | None:
+        seen: dict[str, Any] = await client.turn(session, turn)
+        return seen if seen["finished_at"] else None
+
+    seen = await eventually(ended, f"turn {turn} ends", timeout=timeout)
+    assert seen is not None
+    return seen

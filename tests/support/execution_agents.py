@@ -1,4 +1,5 @@
-"""Agents that look at their own execution, for tests of the worker process."""
+"""Agents that look at their own execution, for tests of the worker process. Functions only: a worker that serves them
+starts at once."""
 
 import asyncio
 import json
@@ -8,15 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-from pydantic_ai import Agent, RunContext, Tool
-from pydantic_ai.messages import ModelMessage, ToolReturnPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from turnlog import ToolCall, ToolResult, Turn
 
-MARKER = "MARKER-0f9c-of-the-system-prompt"
-
-AGENTS = ("recall", "look", "block", "count", "inspector", "openai")
+AGENTS = ("recall", "look", "block", "count")
 
 
 async def recall(turn: Turn) -> AsyncIterator[str]:
@@ -27,7 +23,7 @@ async def recall(turn: Turn) -> AsyncIterator[str]:
 async def look(turn: Turn) -> AsyncIterator[Any]:
     """Input: a database. Its tool looks there for its own start."""
     yield ToolCall(tool_call_id="c1", name="look", arguments={})
-    yield ToolResult(tool_call_id="c1", output=await _started(turn.input, "c1"))
+    yield ToolResult(tool_call_id="c1", output=await started_of(turn.input, "c1"))
 
 
 async def block(turn: Turn) -> AsyncIterator[str]:
@@ -45,7 +41,8 @@ async def count(turn: Turn) -> AsyncIterator[Any]:
     await asyncio.Event().wait()
 
 
-async def _started(dsn: str, tool_call_id: str) -> str:
+async def started_of(dsn: str, tool_call_id: str) -> str:
+    """How many starts of that call the database holds."""
     connection = await asyncpg.connect(dsn)
     try:
         found = await connection.fetchval(
@@ -54,38 +51,3 @@ async def _started(dsn: str, tool_call_id: str) -> str:
     finally:
         await connection.close()
     return f"found {found}"
-
-
-async def _look_three_times(history: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
-    results = [part for part in history[-1].parts if isinstance(part, ToolReturnPart)]
-    if results:
-        yield " ".join(str(result.content) for result in results)
-        return
-    prompts = [part.content for message in history for part in message.parts if isinstance(part, UserPromptPart)]
-    for index in range(3):
-        arguments = json.dumps({"dsn": str(prompts[-1])})
-        yield {index: DeltaToolCall(name="look", json_args=arguments, tool_call_id=f"look-{len(history)}-{index}")}
-
-
-async def _look(ctx: RunContext[None], dsn: str) -> str:
-    return await _started(dsn, ctx.tool_call_id or "")
-
-
-inspector = Agent(
-    FunctionModel(stream_function=_look_three_times, model_name="inspector"),
-    name="inspector",
-    system_prompt=MARKER,
-    instructions=f"{MARKER} again",
-    tools=[Tool(_look, name="look")],
-)
-
-
-def _add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-# The key and the address come from the environment when the first turn runs.
-openai = Agent(
-    "openai:fake-1", name="openai", system_prompt=MARKER, tools=[Tool(_add, name="add")], defer_model_check=True
-)

@@ -1,0 +1,195 @@
+"""Life and death of worker processes: leases, fences, hand-backs, drain; real processes on real PostgreSQL and NATS."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import finished, terminal
+from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.nursery import Nursery
+from tests.support.processes import RoleProcess
+from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.waiting import eventually
+
+SERVED = [
+    "echo=tests.support.agents:echo",
+    "hold=tests.support.agents:hold",
+    "block=tests.support.execution_agents:block",
+    "count=tests.support.execution_agents:count",
+]
+
+
+@pytest.fixture(scope="module")
+def running(
+    shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
+) -> Iterator[Cluster]:
+    version = str(pytestconfig.getoption("--pg")).split(",")[0]
+    settings = {"TURNLOG_WORKER_DRAIN_SECONDS": "2"}
+    context = Clusters(shared_postgres, shared_broker, nursery).start(
+        workers=2, serve=SERVED, version=version, settings=settings
+    )
+    thread = LoopThread()
+    try:
+        cluster = thread.run(context.__aenter__())
+        try:
+            yield cluster
+        finally:
+            thread.run(context.__aexit__(None, None, None))
+    finally:
+        thread.close()
+
+
+@pytest.fixture
+async def cluster(running: Cluster) -> AsyncIterator[Cluster]:
+    """Two workers that run, mended after each test."""
+    await eventually(lambda: workers_run(running), "the workers run", timeout=30)
+    yield running
+    await running.mend()
+
+
+async def workers_run(cluster: Cluster) -> bool:
+    """Each worker's newest start has a lease."""
+    rows = await cluster.fetch("SELECT worker_id::text AS id FROM workers WHERE expires_at > clock_timestamp()")
+    starts = [
+        [json.loads(line)["worker"] for line in worker.text().splitlines() if '"worker.runs"' in line]
+        for worker in cluster.workers
+    ]
+    return all(started and started[-1] in {row["id"] for row in rows} for started in starts)
+
+
+async def test_k12_a_blocked_loop_is_not_a_death(cluster: Cluster) -> None:
+    """K12: user code blocks the worker's loop for two leases; the heartbeat thread keeps the claim."""
+    client = cluster.client()
+    session = await client.create("block")
+    submitted = (await client.submit(session, "4.5"))["turn_id"]
+    turn = await finished(client, session, submitted, timeout=15)
+    assert turn["status"] == "completed"
+    assert turn["attempt"] == 1
+    assert turn["output"] == "blocking done"
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def holder_of(cluster: Cluster, session: str) -> RoleProcess:
+    """The worker that holds the session's turn."""
+    (holder,) = await cluster.fetch("SELECT worker_id::text AS id FROM claims WHERE session_id = $1::uuid", session)
+    return next(worker for worker in cluster.workers if holder["id"] in worker.text())
+
+
+async def test_a_killed_worker_does_not_block_the_session(cluster: Cluster, tmp_path: Path) -> None:
+    """K02: within lease + 5 s another worker goes on; the text of the dead attempt is in no message."""
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    await (await holder_of(cluster, session)).kill()
+    go.touch()
+    ended = await finished(client, session, turn, timeout=2 + 5)
+    assert (ended["status"], ended["attempt"]) == ("completed", 2)
+    messages = await client.messages(session)
+    assert [part["text"] for part in messages[-1]["parts"]] == ["holding done"]
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_a_tool_of_a_killed_worker_never_runs_twice(cluster: Cluster, tmp_path: Path) -> None:
+    """Invariant 12: it may have run and is not idempotent, so the turn fails."""
+    client = cluster.client()
+    session, ran = await client.create("count"), tmp_path / "ran"
+    turn = (await client.submit(session, str(ran)))["turn_id"]
+
+    async def started() -> bool:
+        return await asyncio.to_thread(ran.exists)
+
+    await eventually(started, "the tool runs")
+    await (await holder_of(cluster, session)).kill()
+    ended = await finished(client, session, turn, timeout=2 + 5)
+    assert ended["error"]["code"] == "outcome_unknown"
+    assert ran.read_text() == "ran\n"
+
+
+async def test_k05_a_frozen_worker_that_thaws_writes_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    """K05: frozen past its lease, another takes over; thawed, its writes are refused and it stops."""
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    frozen = await holder_of(cluster, session)
+    frozen.freeze()
+
+    async def taken_over() -> bool:
+        return bool((await client.turn(session, turn))["attempt"] == 2)
+
+    await eventually(taken_over, "another worker has the turn")
+    frozen.thaw()
+
+    async def stopped() -> bool:
+        return "turn.claim_lost" in frozen.text()
+
+    await eventually(stopped, "the thawed worker sees that it lost the turn")
+    go.touch()
+    assert (await finished(client, session, turn))["status"] == "completed"
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_an_interrupt_makes_way_for_the_next_turn(cluster: Cluster, tmp_path: Path) -> None:
+    """`if_busy: interrupt`: the running turn stops at its next await, keeps its text, and the queue goes on."""
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    first = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    second = (await client.submit(session, str(tmp_path), if_busy="interrupt"))["turn_id"]
+    assert (await finished(client, session, first, timeout=2))["status"] == "interrupted"
+    assert (await finished(client, session, second))["status"] == "completed"
+    messages = await client.messages(session)
+    assert [message["status"] for message in messages] == ["complete", "partial", "complete", "complete"]
+    assert messages[1]["parts"][0]["text"] == "holding "
+
+
+async def test_a_turn_that_outlasts_the_drain_is_handed_back(cluster: Cluster, tmp_path: Path) -> None:
+    """A hand-back is no death: the other worker goes on with attempt 2 at once."""
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    ending = asyncio.create_task((await holder_of(cluster, session)).terminate())
+    started = await stream.event("turn.released", timeout=8)
+    assert started.turn_id == turn
+    go.touch()
+    ended = await finished(client, session, turn)
+    assert (ended["status"], ended["attempt"], ended["output"]) == ("completed", 2, "holding done")
+    assert await ending == 0
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_k07_draining_workers_finish_what_they_have_and_claim_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    client = cluster.client()
+    go = tmp_path / "go"
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, str(go)))["turn_id"]
+    await stream.event("item.delta")
+    ending = [asyncio.create_task(worker.terminate()) for worker in cluster.workers]
+
+    async def draining() -> bool:
+        return all("worker.drains" in worker.text() for worker in cluster.workers)
+
+    await eventually(draining, "both workers drain")
+    other = await client.create("echo")
+    waiting = (await client.submit(other, "later"))["turn_id"]
+    behind = (await client.submit(session, "next"))["turn_id"]
+    go.touch()
+    await terminal(stream, turn)
+    assert (await client.turn(session, turn))["output"] == "holding done"
+    assert await asyncio.gather(*ending) == [0, 0]
+    assert (await client.turn(other, waiting))["status"] == "queued"
+    assert (await client.turn(session, behind))["status"] == "queued"
