@@ -1,10 +1,11 @@
 """No-op turns a second against DBOS and procrastinate, on one server, in one run.
 
-`python -m benchmarks.turns [--rounds N] [--sessions N] [--turns N]`. What is the same for all: one process, one PostgreSQL
-with fsync on, sessions × turns, strictly one at a time and in order within a session. Turnlog goes through its command
-interface: submit, claim, finish, each with its event log, hash chain and both read models. DBOS has a queue with a
-partition key a session and partition concurrency 1; procrastinate a `lock` a session. Each contender has a database of
-its own and a fresh one each round; the rounds take turns, so that what else the machine does hits all of them alike.
+`python -m benchmarks.turns [--rounds N] [--sessions N] [--turns N]`. What is the same for all: one process, one
+PostgreSQL with fsync on, sessions × turns, strictly one at a time and in order within a session. Turnlog goes through
+its command interface: submit, claim, finish, each with its event log, hash chain and both read models. DBOS has a queue
+with a partition key a session and partition concurrency 1; procrastinate a `lock` a session. Each contender has a
+database of its own and a fresh one each round; the rounds take turns, so that what else the machine does hits all
+alike.
 """
 
 import argparse

@@ -43,6 +43,23 @@ class StoredEvent(msgspec.Struct, frozen=True):
         return registry.decode(self.type, self.schema_version, self.payload)
 
 
+def envelope_head(
+    session_id: str,
+    sequence: int,
+    event_id: str,
+    type_: str,
+    schema_version: int,
+    turn_id: str | None,
+    created_at: Micros,
+) -> str:
+    """What comes before the payload; after it comes one closing brace."""
+    turn = f',"turn_id":"{turn_id}"' if turn_id is not None else ""
+    return (
+        f'{{"session_id":"{session_id}","sequence":{sequence},"event_id":"{event_id}","type":"{type_}",'
+        f'"schema_version":{schema_version}{turn},"created_at":"{rfc3339(created_at)}","data":'
+    )
+
+
 def envelope(
     session_id: str,
     sequence: int,
@@ -54,11 +71,7 @@ def envelope(
     payload: bytes,
 ) -> bytes:
     """The envelope JSON of a committed event; field order is fixed and `sequence` comes second (see `peek`)."""
-    turn = f',"turn_id":"{turn_id}"' if turn_id is not None else ""
-    head = (
-        f'{{"session_id":"{session_id}","sequence":{sequence},"event_id":"{event_id}","type":"{type_}",'
-        f'"schema_version":{schema_version}{turn},"created_at":"{rfc3339(created_at)}","data":'
-    )
+    head = envelope_head(session_id, sequence, event_id, type_, schema_version, turn_id, created_at)
     return head.encode() + payload + b"}"
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from domain.events.envelope import envelope
+from domain.events.envelope import envelope_head
 from domain.ids import Sequence
 
 WireForm = Literal["sse", "json"]
@@ -24,9 +24,12 @@ class WirePage(msgspec.Struct, frozen=True):
 
 def block(session_id: str, row: Any, form: WireForm) -> bytes:
     """One event, from a row of `wire_page`."""
-    sequence, event_id, type_, schema_version, turn_id, created_at, payload = row
-    data = envelope(session_id, sequence, event_id, type_, schema_version, turn_id, created_at, payload)
-    return data if form == "json" else b"id: %d\nevent: %s\ndata: %s\n\n" % (sequence, type_.encode(), data)
+    payload: bytes
+    sequence, event_id, type_, schema_version, turn_id, created_at, payload, *_ = row
+    head = envelope_head(session_id, sequence, event_id, type_, schema_version, turn_id, created_at)
+    if form == "json":
+        return head.encode() + payload + b"}"
+    return f"id: {sequence}\nevent: {type_}\ndata: {head}".encode() + payload + b"}\n\n"
 
 
 def fitting(blocks: Many[bytes], limit_bytes: int) -> int:

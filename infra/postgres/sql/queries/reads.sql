@@ -1,7 +1,7 @@
 -- Plain reads of the agent database.
 
 -- name: head_of
-SELECT last_sequence, closed_at IS NOT NULL AS closed FROM sessions WHERE session_id = $1::uuid;
+SELECT last_sequence FROM sessions WHERE session_id = $1::uuid;
 
 -- name: page
 SELECT
@@ -13,13 +13,26 @@ ORDER BY sequence
 LIMIT $3;
 
 -- name: wire_page
--- Ready bytes but for the envelope's head; nothing private is even read.
+-- Ready bytes but for the envelope's head; nothing private is even read. The page is cut here, so that no row is sent for
+-- nothing: $3 rows at most, and none that begins beyond $4 bytes ($5: what an envelope adds to a payload). One snapshot,
+-- so a page never claims a head that it does not reach.
 SELECT
-    sequence, event_id::text AS event_id, type, schema_version, turn_id::text AS turn_id, created_at, payload
-FROM events
-WHERE session_id = $1::uuid AND sequence > $2
-ORDER BY sequence
-LIMIT $3;
+    e.sequence, e.event_id, e.type, e.schema_version, e.turn_id, e.created_at, e.payload, s.last_sequence,
+    s.closed_at IS NOT NULL AS closed
+FROM sessions AS s
+LEFT JOIN LATERAL (
+    SELECT r.*, sum(octet_length(r.payload::text) + $5::bigint) OVER (ORDER BY r.sequence) AS so_far
+    FROM (
+        SELECT
+            sequence, event_id::text AS event_id, type, schema_version, turn_id::text AS turn_id, created_at, payload
+        FROM events
+        WHERE session_id = s.session_id AND sequence > $2
+        ORDER BY sequence
+        LIMIT $3
+    ) AS r
+) AS e ON e.so_far - (octet_length(e.payload::text) + $5::bigint) < $4::bigint
+WHERE s.session_id = $1::uuid
+ORDER BY e.sequence;
 
 -- name: heads
 SELECT
