@@ -1,22 +1,23 @@
 """Processes are killed at a statement of their choice's transaction, and reads are held between claim and history."""
 
 import asyncio
-import json
+import itertools
 from typing import Any
 
 import pytest
 
+from tests.support.agents import remembered
 from tests.support.client import Client
 from tests.support.cluster import Cluster, Clusters
 from tests.support.processes import RoleProcess
 from tests.support.sse import assert_gapless
-from tests.support.statements import Cut, StatementProxy, part_of_transaction, statement_proxy
+from tests.support.statements import Cut, Statement, StatementProxy, statement_proxy
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
 ECHO = "echo=tests.support.agents:echo"
-RECALL = "recall=tests.support.execution_agents:recall"
+REMEMBER = "remember=tests.support.agents:remember"
 
 
 async def through(proxied: str, process: RoleProcess, cluster: Cluster) -> None:
@@ -47,33 +48,38 @@ async def whole(cluster: Cluster, session: str, key: str) -> bool:
 
 
 class Killer:
-    """Kills a process at the n-th statement of a transaction that writes, and starts it again."""
+    """Kills a process at the n-th statement of its next transaction."""
 
     def __init__(self, proxy: StatementProxy, victim: RoleProcess) -> None:
-        self.statements: list[str] = []
-        self.at: int | None = None
         self.died = asyncio.Event()
+        self.last: Statement | None = None
+        """The last one that the server has executed before the death."""
         self._victim = victim
+        self._at: int | None = None
+        self._seen: dict[int, int] = {}
         proxy.before = self._before
         proxy.after = self._after
 
-    def arm(self, at: int | None) -> None:
-        """`at`: 0 is before the first statement, n after the n-th and before the next; None: only watch."""
-        self.statements, self.at = [], at
+    def arm(self, at: int) -> None:
+        """0 is before the first statement, n after the n-th and before the next one."""
+        self._at, self.last = at, None
+        self._seen.clear()
         self.died.clear()
 
-    async def _before(self, statement: str) -> None:
-        if part_of_transaction(statement) and self.at == 0 and statement.startswith("BEGIN"):
+    async def _before(self, statement: Statement) -> None:
+        if self._at == 0 and statement.in_transaction:
             await self._kill()
 
-    async def _after(self, statement: str) -> None:
-        if part_of_transaction(statement) and (self.statements or statement.startswith("BEGIN")):
-            self.statements.append(statement)
-            if self.at == len(self.statements):
-                await self._kill()
+    async def _after(self, statement: Statement) -> None:
+        if self._at is None or not statement.in_transaction:
+            return
+        seen = self._seen[statement.connection] = self._seen.get(statement.connection, 0) + 1
+        if seen == self._at:
+            self.last = statement
+            await self._kill()
 
     async def _kill(self) -> None:
-        self.at = None
+        self._at = None
         await self._victim.kill()
         self.died.set()
         raise Cut
@@ -90,21 +96,22 @@ async def test_e03_c08_the_agent_is_killed_after_every_statement_of_a_submit(clu
         async with statement_proxy(dsn_of(agent)) as (proxy, proxied):
             await through(proxied, agent, cluster)
             killer = Killer(proxy, agent)
-            await client.submit(session, "how many statements are there?", "first")
-            points = killer.statements.index(next(s for s in killer.statements if s.startswith("COMMIT"))) + 1
-            assert points >= 5, killer.statements
-            for point in range(points + 1):
+            for point in itertools.count():
                 key = f"at-{point}"
                 killer.arm(point)
                 asked = asyncio.create_task(client.submit(session, key, key))
                 await asyncio.wait_for(killer.died.wait(), 10)
                 await eventually(lambda: _none_open(cluster), "the transaction is over")
-                assert await whole(cluster, session, key) == (point == points), point
+                committed = killer.last is not None and killer.last.commits
+                assert await whole(cluster, session, key) == committed, killer.last
                 await agent.start()
                 reply = await asked
                 assert await whole(cluster, session, key)
                 assert await client.submit(session, key, key) == reply
-                assert reply["enqueue_sequence"] == point + 2
+                assert reply["enqueue_sequence"] == point + 1
+                if committed:
+                    break
+            assert point >= 5
             other = await client.request(
                 "POST", f"/v1/sessions/{session}/turns", {"input": "x"}, Idempotency_Key="at-1"
             )
@@ -160,30 +167,30 @@ async def _ended(client: Client, session: str, turn: str) -> str:
 async def test_c04_the_past_is_read_after_the_claim(clusters: Clusters) -> None:
     """agentscope#2226: a claim and what it reads are held up at every statement in turn, while the turn before ends or
     more is submitted: turn k's prompt has turn k-1's result, and nothing of what was queued behind it."""
-    async with clusters.start(serve=[RECALL], workers=2) as cluster:
+    async with clusters.start(serve=[REMEMBER], workers=2) as cluster:
         client = cluster.client()
         holder, other = cluster.workers
         async with statement_proxy(dsn_of(holder)) as (proxy, proxied):
             await through(proxied, holder, cluster)
             await other.kill()
-            session = await client.create("recall")
+            session = await client.create("remember")
             seen: list[str] = []
 
-            async def submit_meanwhile(statement: str) -> None:
-                """Between any two statements of the worker another turn is accepted."""
-                if part_of_transaction(statement) and len(seen) < 30 and "recall" not in statement:
-                    seen.append(statement)
+            async def submit_meanwhile(statement: Statement) -> None:
+                """Before each of the worker's reads and transactions another turn is accepted."""
+                if len(seen) < 12 and (not statement.in_transaction or statement.text.startswith("BEGIN")):
+                    seen.append(statement.text)
                     await client.submit(session, f"u{len(seen) + 1}")
 
             proxy.before = submit_meanwhile
             await client.submit(session, "u1")
-            await eventually(lambda: _enough(seen), "thirty statements were held up", timeout=30)
-            await assert_prompts(cluster, client, session, 31)
+            await eventually(lambda: _enough(seen), "twelve statements were held up", timeout=30)
+            await assert_prompts(cluster, client, session, 13)
         await other.start()
 
 
 async def _enough(seen: list[str]) -> bool:
-    return len(seen) == 30
+    return len(seen) == 12
 
 
 async def assert_prompts(cluster: Cluster, client: Client, session: str, count: int) -> None:
@@ -199,6 +206,6 @@ async def assert_prompts(cluster: Cluster, client: Client, session: str, count: 
     for turn in turns:
         assert turn["status"] == "completed", turn
         prompt = [*past, ["user", turn["input"][0]["text"]]]
-        assert json.loads(turn["output"]) == prompt, turn["enqueue_sequence"]
+        assert turn["output"] == remembered(prompt), turn["enqueue_sequence"]
         past = [*prompt, ["assistant", turn["output"]]]
     assert await cluster.check() == []

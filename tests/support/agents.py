@@ -1,13 +1,15 @@
 """Agents that tests serve: as users would write them, with the facade only."""
 
 import asyncio
+import hashlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from turnlog import ToolCall, ToolResult
 
-AGENTS = ("echo", "slow", "silent", "broken", "hold", "tools", "bulk", "bulky_tool")
+AGENTS = ("echo", "slow", "silent", "broken", "hold", "tools", "bulk", "bulky_tool", "remember")
 
 
 async def echo(turn: Any) -> AsyncIterator[str]:
@@ -66,3 +68,13 @@ async def bulky_tool(turn: Any) -> AsyncIterator[str | ToolCall | ToolResult]:
     yield ToolCall(tool_call_id="c1", name="read", arguments={}, idempotent=True)
     yield ToolResult(tool_call_id="c1", output="x" * int(turn.input), final=True)
     yield "read"
+
+
+def remembered(prompt: list[list[str]]) -> str:
+    """What `remember` says to these [role, text] pairs, its own input last."""
+    return hashlib.sha256(json.dumps(prompt).encode()).hexdigest()
+
+
+async def remember(turn: Any) -> AsyncIterator[str]:
+    """Says a digest of all that it was told: short, and different for every past."""
+    yield remembered([*([message.role, message.text] for message in turn.history), ["user", turn.input]])

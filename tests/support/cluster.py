@@ -196,14 +196,21 @@ class Clusters:
         projectors: int = 0,
         serve: Sequence[str] = (),
         own_servers: bool = False,
+        own_nats: bool = False,
         on: Cluster | None = None,
         settings: Mapping[str, str] | None = None,
         version: str = "18",
     ) -> AsyncIterator[Cluster]:
         """A running, ready cluster. `serve`: agents (all of tests.support.agents otherwise); `settings`: further
-        TURNLOG_* variables; `on`: share the servers of that cluster, as another installation."""
+        TURNLOG_* variables; `on`: share the servers of that cluster, as another installation; `own_nats`: a broker of
+        its own on the shared PostgreSQL, which starts much sooner than `own_servers`."""
         with server_directory() as directory:
-            async with self._servers(directory, own_servers, on, version) as (namespace, postgres, nats):
+            servers = (
+                self._with_own_nats(directory, version)
+                if own_nats
+                else self._servers(directory, own_servers, on, version)
+            )
+            async with servers as (namespace, postgres, nats):
                 cluster = Cluster(namespace, postgres, nats, directory)
                 site = await _prepare(cluster, [f"http://127.0.0.1:{free_port()}" for _ in range(agents)])
                 env = SHORT | {"TURNLOG_WORKER_AGENTS": ",".join(serve or _all_agents())} | dict(settings or {})
@@ -231,6 +238,18 @@ class Clusters:
             yield "turnlog", postgres, nats
         finally:
             await postgres.kill()
+            await nats.kill()
+
+    @asynccontextmanager
+    async def _with_own_nats(
+        self, directory: Path, version: str
+    ) -> AsyncIterator[tuple[str, EmbeddedPostgres, EmbeddedNats]]:
+        namespace = self._nats.namespace()
+        nats = EmbeddedNats(directory / "nats", namespaces=[namespace])
+        try:
+            await nats.start()
+            yield namespace, self._postgres.server(version), nats
+        finally:
             await nats.kill()
 
     def _add(
