@@ -28,7 +28,11 @@ class CuttingProxy:
         self._mode, self._left = mode, cuts
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream = await asyncio.open_connection(self._host, self._port)
+        try:
+            upstream_reader, upstream = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            writer.transport.abort()
+            return
         answers = asyncio.create_task(self._answers(upstream_reader, writer))
         try:
             while data := await reader.read(65536):
