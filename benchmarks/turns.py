@@ -32,7 +32,6 @@ async def _fresh(server: EmbeddedPostgres, name: str) -> str:
     """An empty database; the dsn to it."""
     connection = await asyncpg.connect(server.superuser_dsn)
     try:
-        await connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
         await connection.execute(f'CREATE DATABASE "{name}"')
         await connection.execute("CHECKPOINT")
     finally:
@@ -42,7 +41,6 @@ async def _fresh(server: EmbeddedPostgres, name: str) -> str:
 
 async def _fresh_turnlog(server: EmbeddedPostgres, name: str) -> str:
     """A migrated database; the dsn of the role that worker processes have."""
-    await _fresh(server, name)
     role = role_name("worker")
     await migrate(server.superuser_dsn, "agent", database=name, passwords={"worker": server.password_of(role)})
     return server.dsn(role, server.password_of(role), name)

@@ -258,6 +258,10 @@ _metadata_of: dict[str, bytes] = {}
 def _metadata(command: Command) -> bytes:
     """Trace and cause, nothing that a user wrote."""
     tag = str(type(command).__struct_config__.tag)
+    if isinstance(command, commands.CreateSession):
+        # Whose session it is, for read models of usage: an id, and nowhere else in the log.
+        whole = {"command": tag, "by": command.by, "trace": command.trace}
+        return _encode({name: value for name, value in whole.items() if value is not None})
     if command.trace is not None:
         return _encode({"command": tag, "trace": command.trace})
     known = _metadata_of.get(tag)

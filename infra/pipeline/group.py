@@ -77,7 +77,13 @@ class GroupTransaction:
         async with connection.transaction():
             locked = await locking(connection, list(by_session))
             blocked = [member for member in members if member.command.session_id not in locked]
-            mine = {session_id: group for session_id, group in by_session.items() if session_id in locked}
+            # Whose caller has gone while the lock was waited for is not run any more.
+            alive = {
+                session_id: [member for member in group if not member.over]
+                for session_id, group in by_session.items()
+                if session_id in locked
+            }
+            mine = {session_id: group for session_id, group in alive.items() if group}
             answers: list[tuple[Member, Outcome | Exception]] = []
             batches: list[SessionBatch] = []
             if mine:

@@ -141,7 +141,16 @@ async def test_a_claim_is_refused_at_once_and_others_fail_after_the_lock_timeout
             await stand.submit(session)
         assert 0.5 <= time.monotonic() - begun < 1.5
         await outsider.release()
-        await stand.claim(session, worker)
+
+        async def claimed() -> bool:
+            try:
+                await stand.claim(session, worker)
+            except NothingToClaim:
+                return False
+            return True
+
+        await eventually(claimed, "the claim is served once nobody waits for the lock any more")
+        assert (await stand.types(session)) == ["session.created", "turn.queued", "turn.started"]
 
     await on_stand(PipelineSettings(lock_timeout=0.5), body)
 

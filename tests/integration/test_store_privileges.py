@@ -28,7 +28,7 @@ NOBODYS = (
 )
 OTHERS = {
     "turnlog_agent": (
-        "INSERT INTO workers (worker_id, expires_at) VALUES (gen_random_uuid(), now())",
+        "INSERT INTO workers (worker_id, lease_seconds, expires_at) VALUES (gen_random_uuid(), 1, now())",
         "UPDATE agents SET name = 'x'",
     ),
     "turnlog_worker": ("INSERT INTO blobs (sha256, media_type, bytes, created_at) VALUES ('', '', 0, now())",),

@@ -17,7 +17,9 @@ SELECT
     s.next_enqueue_sequence, s.queued_count, s.closing, s.turns_generation, s.messages_generation,
     s.created_at, s.last_event_at, s.closed_at,
     c.turn_id::text AS claim_turn_id, c.fence AS claim_fence, c.worker_id::text AS claim_worker_id,
-    coalesce(w.expires_at > clock_timestamp(), false) AS claim_live,
+    coalesce(
+        least(w.expires_at, c.seen_at + make_interval(secs => w.lease_seconds)) > clock_timestamp(), false
+    ) AS claim_live,
     extract(EPOCH FROM clock_timestamp() - c.last_frame_at)::float8 AS claim_silent_seconds
 FROM unnest($1::text[]) AS wanted (session_id)
 INNER JOIN sessions AS s ON s.session_id = wanted.session_id::uuid
@@ -142,7 +144,8 @@ opened AS (
         turn_id = excluded.turn_id,
         fence = excluded.fence,
         worker_id = excluded.worker_id,
-        last_frame_at = excluded.last_frame_at
+        last_frame_at = excluded.last_frame_at,
+        seen_at = excluded.last_frame_at
 ),
 ended AS (
     DELETE FROM claims USING unnest($5::text[]) AS gone (session_id) WHERE claims.session_id = gone.session_id::uuid

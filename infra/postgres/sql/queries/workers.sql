@@ -1,14 +1,15 @@
 -- Workers and their claims. Nothing here takes a session's lock, and nothing here appends.
 
 -- name: register
-INSERT INTO workers (worker_id, expires_at) VALUES ($1::uuid, clock_timestamp() + make_interval(secs => $2::float8));
+INSERT INTO workers (worker_id, lease_seconds, expires_at)
+VALUES ($1::uuid, $2::float8, clock_timestamp() + make_interval(secs => $2::float8));
 
 -- name: heartbeat
 -- Renews an expired row too: a claim that nobody has taken over is still ours. A claim is lost when another fence stands.
 WITH renewed AS (
-    INSERT INTO workers AS w (worker_id, expires_at)
-    VALUES ($1::uuid, clock_timestamp() + make_interval(secs => $2::float8))
-    ON CONFLICT (worker_id) DO UPDATE SET expires_at = excluded.expires_at
+    INSERT INTO workers AS w (worker_id, lease_seconds, expires_at)
+    VALUES ($1::uuid, $2::float8, clock_timestamp() + make_interval(secs => $2::float8))
+    ON CONFLICT (worker_id) DO UPDATE SET lease_seconds = excluded.lease_seconds, expires_at = excluded.expires_at
 ),
 held AS (
     SELECT h.session_id::uuid AS session_id, h.turn_id::uuid AS turn_id, h.fence, h.last_frame_at
@@ -16,7 +17,7 @@ held AS (
         AS h (session_id, turn_id, fence, last_frame_at)
 ),
 seen AS (
-    UPDATE claims AS c SET last_frame_at = greatest(c.last_frame_at, h.last_frame_at)
+    UPDATE claims AS c SET last_frame_at = greatest(c.last_frame_at, h.last_frame_at), seen_at = clock_timestamp()
     FROM held AS h
     WHERE c.session_id = h.session_id AND c.turn_id = h.turn_id AND c.fence = h.fence
     RETURNING c.session_id, c.turn_id
@@ -58,21 +59,25 @@ SELECT found.session_id::text AS session_id, found.agent_id, found.orphan::text 
     SELECT
         a.session_id, s.agent_id,
         CASE
-            WHEN a.status = 'running' AND NOT a.released AND NOT coalesce(w.expires_at > clock_timestamp(), false)
-                THEN a.turn_id
+            WHEN a.status = 'running' AND NOT a.released AND NOT l.live THEN a.turn_id
         END AS orphan,
         a.queued_at AS since
     FROM turns AS a
     INNER JOIN sessions AS s ON s.session_id = a.session_id AND s.turns_generation = a.generation
     LEFT JOIN claims AS c ON c.session_id = a.session_id
     LEFT JOIN workers AS w ON w.worker_id = c.worker_id
+    CROSS JOIN LATERAL (
+        SELECT coalesce(
+            least(w.expires_at, c.seen_at + make_interval(secs => w.lease_seconds)) > clock_timestamp(), false
+        ) AS live
+    ) AS l
     WHERE
         a.status IN ('running', 'paused')
         AND ($2::text[] IS NULL OR s.agent_id = any($2::text[]))
         AND (
             (a.status = 'paused' AND (a.continued OR a.expires_at < clock_timestamp()))
             OR (a.status = 'running' AND a.released)
-            OR (a.status = 'running' AND $3::boolean AND NOT coalesce(w.expires_at > clock_timestamp(), false))
+            OR (a.status = 'running' AND $3::boolean AND NOT l.live)
             OR (a.status = 'running' AND a.leg_started_at < clock_timestamp() - make_interval(secs => $4::float8))
             OR (
                 a.status = 'running' AND c.last_frame_at < clock_timestamp() - make_interval(secs => $5::float8)

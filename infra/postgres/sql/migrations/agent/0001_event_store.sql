@@ -78,17 +78,22 @@ COMMENT ON TABLE command_log IS
 CREATE TABLE workers (
     worker_id uuid PRIMARY KEY,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    lease_seconds double precision NOT NULL,
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE workers IS 'One row per process start. A claim is live while its worker has not expired';
+COMMENT ON TABLE workers IS 'One row per process start, renewed by its heartbeat';
 
 CREATE TABLE claims (
     session_id uuid PRIMARY KEY,
     turn_id uuid NOT NULL,
     fence bigint NOT NULL,
     worker_id uuid NOT NULL,
-    last_frame_at timestamptz NOT NULL
+    last_frame_at timestamptz NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 70);
+COMMENT ON COLUMN claims.seen_at IS
+'When a heartbeat last named the claim. It is live while its worker has not expired and has named it within a lease: a claim
+whose reply was lost, which nobody executes, ends by itself';
 
 CREATE TABLE agents (
     agent_id text PRIMARY KEY,
