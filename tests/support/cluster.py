@@ -137,8 +137,8 @@ class Cluster:
         async with httpx2.AsyncClient(timeout=5.0) as http:
             await asyncio.gather(*(self._ready(http, process, timeout) for process in serving))
             if processes is None and self.workers:
-                url = self.gateways[0].url + "/v1/agents"
-                await eventually(lambda: _json(http, url), "an agent is announced", timeout=timeout)
+                announced = "SELECT agent_id FROM agents"
+                await eventually(lambda: self.fetch(announced), "an agent is announced", timeout=timeout)
 
     async def wipe_nats(self) -> None:
         """Stop nats-server and remove all its streams; it stays down."""
@@ -317,10 +317,3 @@ async def _drop(cluster: Cluster) -> None:
 
 def _all_agents() -> list[str]:
     return [f"{name}=tests.support.agents:{name}" for name in AGENTS]
-
-
-async def _json(http: httpx2.AsyncClient, url: str) -> Any:
-    with suppress(httpx2.TransportError):
-        answer = await http.get(url)
-        return answer.json() if answer.status_code == 200 else None
-    return None
