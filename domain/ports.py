@@ -85,6 +85,14 @@ class Notifier(Protocol):
 
     def publish_live(self, session_id: SessionId, item_id: str, frame: bytes) -> None: ...
 
+    def publish_snapshot(self, session_id: SessionId, item_id: str, frame: bytes) -> None:
+        """Like publish_live; for those who join it stands in place of all earlier frames of the item."""
+        ...
+
+    def clear_live(self, session_id: SessionId, item_id: str) -> None:
+        """Those who join need no frame of the item any more. In order with the calls above."""
+        ...
+
     def wake(self, pool: str) -> None: ...
 
     def signal(self, turn_id: TurnId, message: bytes) -> None: ...
@@ -129,3 +137,43 @@ class SessionProjection(Protocol):
     version: int
 
     async def apply(self, changes: Many[SessionChange], tx: Transaction) -> None: ...
+
+
+class FeedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One committed event as a feed projection sees it: never its private part. `data` is an `UnknownEvent` where this
+    release does not know the type; `metadata` is JSON without user content."""
+
+    session_id: SessionId
+    sequence: Sequence
+    event_id: str
+    type: str
+    turn_id: TurnId | None
+    created_at: int
+    metadata: bytes
+    data: Event
+
+
+class FeedProjection(Protocol):
+    """A read model across sessions, built from the feed.
+
+    `tables` are the names of its tables and `definition` the SQL that makes them, without a schema: the same statements
+    run on the tables that are served and on those of a rebuild. `apply` gets each event once, in the order of the feed
+    (a session's in the order of its sequence), and writes through `tx`, whose transaction also moves the checkpoint; it
+    must not commit, wait or look elsewhere. `erase` removes what users wrote in that session. Both are deterministic.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def tables(self) -> tuple[str, ...]: ...
+
+    @property
+    def definition(self) -> str: ...
+
+    async def apply(self, events: Many[FeedEvent], tx: Transaction) -> None: ...
+
+    async def erase(self, session_id: SessionId, tx: Transaction) -> None: ...

@@ -11,6 +11,7 @@ class MemoryNotifier:
 
     def __init__(self) -> None:
         self.events: list[Publication] = []
+        self.cleared: list[tuple[SessionId, str]] = []
         self.live: list[tuple[SessionId, str, bytes]] = []
         self.wakes: list[str] = []
         self.signals: list[tuple[TurnId, bytes]] = []
@@ -21,6 +22,12 @@ class MemoryNotifier:
 
     def publish_live(self, session_id: SessionId, item_id: str, frame: bytes) -> None:
         self.live.append((session_id, item_id, frame))
+
+    def publish_snapshot(self, session_id: SessionId, item_id: str, frame: bytes) -> None:
+        self.live.append((session_id, item_id, frame))
+
+    def clear_live(self, session_id: SessionId, item_id: str) -> None:
+        self.cleared.append((session_id, item_id))
 
     def wake(self, pool: str) -> None:
         self.wakes.append(pool)

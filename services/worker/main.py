@@ -32,6 +32,7 @@ def bounds(settings: Settings) -> Bounds:
     """Times and sizes of executions."""
     return Bounds(
         delta_seconds=settings.worker.delta_seconds,
+        rollup_seconds=settings.worker.rollup_seconds,
         snapshot_seconds=settings.worker.snapshot_seconds,
         slowest_snapshot_seconds=max(settings.worker.slowest_snapshot_seconds, settings.worker.snapshot_seconds),
         result_bytes=int(settings.limits.tool_result_bytes),

@@ -114,6 +114,24 @@ class Story:
         return chosen
 
 
+def rolled_up(frame: bytes, live: list[bytes]) -> None:
+    """A roll-up holds exactly what was shown of its item before it, frame numbers and cuts included."""
+    said = msgspec.json.decode(frame)
+    if said["type"] != "item.snapshot":
+        return
+    data = said["data"]
+    place = (data["item_id"], data["attempt"])
+    decoded = [msgspec.json.decode(one) for one in live]
+    shown = [one for one in decoded if (one["data"]["item_id"], one["data"]["attempt"]) == place]
+    deltas = [one["data"] for one in shown if one["type"] == "item.delta"]
+    assert [one["data"]["frame"] for one in shown] == [
+        first + offset for first, count in data["frames"]["runs"] for offset in range(count)
+    ]
+    assert [len(delta["text"]) for delta in deltas] == data["frames"]["cuts"]
+    assert "".join(delta["text"] for delta in deltas) == data["text"]
+    assert data["next_index"] == len(deltas) > 0
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), attempts=st.integers(1, 2), item_bytes=st.sampled_from([200, 256 * 1024]))
 def test_expand_gives_back_the_live_frames(data: st.DataObject, attempts: int, item_bytes: int) -> None:
@@ -129,6 +147,8 @@ def test_expand_gives_back_the_live_frames(data: st.DataObject, attempts: int, i
             attempt=attempt,
             frame_base=base,
             publish=lambda _, frame: live.append(frame),
+            roll_up=lambda _, frame: rolled_up(frame, live),
+            clear=lambda _: None,
             new_id=lambda: f"n{next(ids)}",
             bounds=Bounds(item_bytes=item_bytes),
         )

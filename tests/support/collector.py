@@ -28,11 +28,17 @@ class Shown:
 
     def __init__(self) -> None:
         self.live: list[bytes] = []
+        self.rolled_up: list[bytes] = []
 
     def publish_events(self, publications: Many[Publication]) -> None: ...
 
     def publish_live(self, session_id: SessionId, item_id: str, frame: bytes) -> None:
         self.live.append(frame)
+
+    def publish_snapshot(self, session_id: SessionId, item_id: str, frame: bytes) -> None:
+        (self.rolled_up if b'"type":"item.snapshot"' in frame else self.live).append(frame)
+
+    def clear_live(self, session_id: SessionId, item_id: str) -> None: ...
 
     def wake(self, pool: str) -> None: ...
 

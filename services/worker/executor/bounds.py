@@ -9,6 +9,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     delta_seconds: float = 0.025
     """Deltas of one item, and progress of one tool, are shown at most this often."""
 
+    rollup_seconds: float = 0.25
+    """While an item grows, everything of it so far is shown at most this often, for those who join."""
+
     snapshot_seconds: float = 0.3
     """Snapshots of one tool result are stored at most this often …"""
 

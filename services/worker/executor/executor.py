@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 
 import msgspec
 import structlog
@@ -70,12 +71,15 @@ class Executor:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._gate = CommitGate(tools.lease)
+        session_id = SessionId(claim.session_id)
         self._recorder = Recorder(
             session_id=claim.session_id,
             turn_id=claim.turn_id,
             attempt=claim.attempt,
             frame_base=claim.frame_base,
-            publish=self._publish,
+            publish=partial(tools.notifier.publish_live, session_id),
+            roll_up=partial(tools.notifier.publish_snapshot, session_id),
+            clear=partial(tools.notifier.clear_live, session_id),
             new_id=tools.ids.uuid7,
             bounds=self._bounds(),
         )
@@ -289,9 +293,6 @@ class Executor:
     def _end_by(self, seconds: float) -> None:
         if self._limit is not None:
             self._limit.reschedule(asyncio.get_running_loop().time() + seconds)
-
-    def _publish(self, item_id: str, frame: bytes) -> None:
-        self._tools.notifier.publish_live(SessionId(self.claim.session_id), item_id, frame)
 
     def _now(self) -> float:
         return self._tools.clock.monotonic()

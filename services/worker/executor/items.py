@@ -37,6 +37,9 @@ def fitting(text: str, room: int) -> int:
     return low
 
 
+def _ignored(*_: object) -> None: ...
+
+
 @dataclass(slots=True)
 class OpenItem:
     """One stored item in the making."""
@@ -75,7 +78,8 @@ class Source:
 
 class Items:
     """All open items of an attempt. `number` gives the next frame number; `show` publishes a temporary frame; `write`
-    drafts an event; `message_of` gives the id of the message that text of a scope belongs to."""
+    drafts an event; `message_of` gives the id of the message that text of a scope belongs to; `changed` and `completed`
+    are told of an item's growth and end."""
 
     def __init__(
         self,
@@ -87,6 +91,8 @@ class Items:
         message_of: Callable[[Scope | None], str],
         new_id: Callable[[], str],
         bounds: Bounds,
+        changed: Callable[[OpenItem, float], None] = _ignored,
+        completed: Callable[[OpenItem], None] = _ignored,
     ) -> None:
         self._attempt = attempt
         self._number = number
@@ -94,6 +100,8 @@ class Items:
         self._write = write
         self._message_of = message_of
         self._new_id = new_id
+        self._changed = changed
+        self._completed = completed
         self._item_bytes = bounds.item_bytes
         self._grouping = bounds.delta_seconds
         self._open: dict[str, Source] = {}
@@ -148,7 +156,7 @@ class Items:
                 part = source.part = self._begin(source, source.item_id, None)
             fits = fitting(text, self._item_bytes - part.size - _CUT_BYTES - 2 * _CUT_BYTES)
             if fits:
-                self._delta(part, text[:fits])
+                self._delta(part, text[:fits], now)
                 text = text[fits:]
             if text:
                 self._complete(part, partial=False)
@@ -172,7 +180,7 @@ class Items:
         )
         return part
 
-    def _delta(self, part: OpenItem, text: str) -> None:
+    def _delta(self, part: OpenItem, text: str, now: float) -> None:
         frame = self._number()
         part.took(frame)
         self._show(
@@ -189,8 +197,10 @@ class Items:
         part.pieces.append(text)
         part.cuts.append(len(text))
         part.size += json_size(text) + _CUT_BYTES
+        self._changed(part, now)
 
     def _complete(self, part: OpenItem, *, partial: bool) -> None:
+        self._completed(part)
         frame = self._number()
         part.took(frame)
         self._write(

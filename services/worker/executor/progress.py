@@ -16,6 +16,7 @@ class Progress:
         self._interval = interval
         self._newest: dict[str, ToolProgressed] = {}
         self._next_at: dict[str, float] = {}
+        self._ended: set[str] = set()
 
     def update(self, frame: ToolProgressed, now: float) -> None:
         """A newer state replaces one that is not shown yet."""
@@ -25,7 +26,14 @@ class Progress:
     def finished(self, item_id: str) -> None:
         """The call has its result: progress of it says nothing any more."""
         self._newest.pop(item_id, None)
-        self._next_at.pop(item_id, None)
+        if self._next_at.pop(item_id, None) is not None:
+            self._ended.add(item_id)
+
+    def ended(self, item_id: str) -> bool:
+        """Whether progress of a call that has its result was ever shown; tells it once."""
+        shown = item_id in self._ended
+        self._ended.discard(item_id)
+        return shown
 
     def tick(self, now: float) -> None:
         """Show what may be shown."""

@@ -18,6 +18,7 @@ from domain.texts import made_safe
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.items import Items
 from services.worker.executor.progress import Progress
+from services.worker.executor.rollups import RollUps
 from services.worker.executor.tool_results import ToolResults
 from services.worker.executor.values import encoded_size, plain
 
@@ -36,9 +37,13 @@ class Recorder:
         attempt: int,
         frame_base: int,
         publish: Callable[[str, bytes], None],
+        roll_up: Callable[[str, bytes], None],
+        clear: Callable[[str], None],
         new_id: Callable[[], str],
         bounds: Bounds,
     ) -> None:
+        """`publish(item_id, frame)` shows a temporary frame; `roll_up` the same, in place of all earlier ones of its
+        item; `clear(item_id)`: nobody needs them any more."""
         self.usage: dict[str, int] = {}
         self.pending_bytes = 0
         self._session_id = session_id
@@ -46,13 +51,16 @@ class Recorder:
         self._attempt = attempt
         self._frame = frame_base
         self._publish = publish
+        self._roll_up = roll_up
+        self._clear = clear
         self._new_id = new_id
         self._bounds = bounds
         self._drafts: list[Draft] = []
         self._messages: dict[str | None, str] = {}
         self._running: dict[str, frames.ToolStarted] = {}
         self._results = ToolResults(attempt, bounds)
-        self._progress = Progress(attempt, self._show, bounds.delta_seconds)
+        self._progress = Progress(attempt, self._replace, bounds.delta_seconds)
+        self._rollups = RollUps(attempt, self._replace, bounds)
         self._items = Items(
             attempt,
             number=self.next_frame,
@@ -61,6 +69,8 @@ class Recorder:
             message_of=self._message_of,
             new_id=new_id,
             bounds=bounds,
+            changed=self._rollups.changed,
+            completed=self._rollups.completed,
         )
 
     def resume(self, recorded: Iterable[RecordedCall]) -> None:
@@ -90,6 +100,8 @@ class Recorder:
             case frames.ToolCalled():
                 self._call(frame)
             case frames.ToolStarted():
+                # Its body may block the loop, and who joins meanwhile needs what there is.
+                self._rollups.all()
                 self._running[frame.item_id] = frame
                 self._write(
                     item.ToolStarted(
@@ -131,12 +143,13 @@ class Recorder:
     def tick(self, now: float) -> None:
         """Show and draft what was held back long enough."""
         self._items.tick(now)
+        self._rollups.tick(now)
         self._progress.tick(now)
         self._store_results(self._results.ready(now), now)
 
     def due(self) -> float | None:
         """When `tick` has something to do; None: nothing is held back."""
-        times = (self._items.due(), self._progress.due(), self._results.due())
+        times = (self._items.due(), self._rollups.due(), self._progress.due(), self._results.due())
         return min((time for time in times if time is not None), default=None)
 
     def end(self, now: float, *, partial: bool) -> None:
@@ -156,12 +169,24 @@ class Recorder:
         self.pending_bytes = 0
         return drafts
 
+    def committed(self, drafts: Iterable[Draft]) -> None:
+        """These are in the log, where everybody finds them: temporary frames of their items are of no use any more."""
+        for draft in drafts:
+            match draft.data:
+                case item.ItemCompleted(item_id=item_id):
+                    self._clear(item_id)
+                case item.ToolResultSnapshot(item_id=item_id, final=True) if self._progress.ended(item_id):
+                    self._clear(item_id)
+
     @property
     def has_drafts(self) -> bool:
         return bool(self._drafts)
 
     def _show(self, item_id: str, frame: frames.LiveFrame) -> None:
         self._publish(item_id, frames.encode_live(self._session_id, self._turn_id, frame))
+
+    def _replace(self, item_id: str, frame: frames.LiveFrame) -> None:
+        self._roll_up(item_id, frames.encode_live(self._session_id, self._turn_id, frame))
 
     def _write(self, event: ExecutorEvent, private: bytes | None = None) -> None:
         self._drafts.append(Draft(event, self._turn_id, private))

@@ -109,6 +109,7 @@ class Writer:
         )
         reply = await self._settled(command)
         self._ordinal += 1
+        self._recorder.committed(drafts)
         self._gate.committed(drafts)
         if reply.interrupt_requested:
             self._on_interrupt()

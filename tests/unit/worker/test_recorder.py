@@ -22,6 +22,7 @@ class Desk:
     def __init__(self) -> None:
         ids = (f"id-{n}" for n in itertools.count())
         self.live: list[dict[str, Any]] = []
+        self.cleared: list[str] = []
         self.events: list[Event] = []
         self.private: list[bytes | None] = []
         self.recorder = Recorder(
@@ -30,6 +31,8 @@ class Desk:
             attempt=1,
             frame_base=BASE,
             publish=lambda _, frame: self.live.append(msgspec.json.decode(frame)),
+            roll_up=lambda _, frame: self.live.append(msgspec.json.decode(frame)),
+            clear=self.cleared.append,
             new_id=lambda: next(ids),
             bounds=Bounds(),
         )
@@ -40,7 +43,9 @@ class Desk:
         self.drain()
 
     def drain(self) -> None:
-        for draft in self.recorder.drain():
+        drafts = self.recorder.drain()
+        self.recorder.committed(drafts)
+        for draft in drafts:
             self.events.append(draft.data)
             self.private.append(draft.private)
 
@@ -191,3 +196,41 @@ def test_usage_is_recorded_and_added_up() -> None:
         desk.take(frames.UsageReported(model="m", input_tokens=3, output_tokens=4, cache_read_tokens=1))
     assert desk.types() == ["usage.recorded"] * 2
     assert desk.recorder.usage == {"requests": 2, "input_tokens": 6, "output_tokens": 8, "cache_read_tokens": 2}
+
+
+def test_an_item_that_grows_is_rolled_up_every_quarter_of_a_second() -> None:
+    desk = Desk()
+    desk.take(frames.ItemStarted(item_id="i", kind="text"))
+    for step in range(11):
+        now = step * 0.1
+        desk.recorder.tick(now)
+        desk.take(frames.ItemDelta(item_id="i", text=f"{step} "), now=now)
+    rolled = [frame["data"] for frame in desk.live if frame["type"] == "item.snapshot"]
+    assert [one["next_index"] for one in rolled] == [3, 6, 9]
+    assert rolled[0]["text"] == "0 1 2 "
+    assert desk.recorder.due() == pytest.approx(0.9 + 0.25)
+    desk.recorder.tick(1.2)
+    assert desk.recorder.due() is None
+    desk.take(frames.ItemEnded(item_id="i"), now=1.3)
+    assert desk.cleared == ["i"]
+
+
+def test_open_items_are_rolled_up_before_a_tool_may_block_the_loop() -> None:
+    desk = Desk()
+    desk.take(frames.ItemStarted(item_id="t", kind="text"), frames.ItemDelta(item_id="t", text="so far"))
+    desk.take(CALL, START)
+    assert [frame["data"]["text"] for frame in desk.live if frame["type"] == "item.snapshot"] == ["so far"]
+
+
+def test_of_a_long_item_roll_ups_come_less_often() -> None:
+    desk = Desk()
+    desk.take(frames.ItemStarted(item_id="i", kind="text"), frames.ItemDelta(item_id="i", text="x" * 200_000))
+    assert desk.recorder.due() == pytest.approx(200_008 / (256 * 1024), abs=1e-3)
+
+
+def test_progress_of_a_call_is_cleared_with_its_result() -> None:
+    desk = Desk()
+    desk.take(CALL, START, frames.ToolProgressed(item_id="i", tool_call_id="c", fraction=0.5))
+    assert desk.cleared == ["i"], "of the call itself"
+    desk.take(frames.ToolResulted(item_id="i", tool_call_id="c", output="done"))
+    assert desk.cleared == ["i", "i"]
