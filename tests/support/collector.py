@@ -3,7 +3,7 @@
 import asyncio
 import copy
 from collections.abc import Sequence as Many
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from domain.ports import Outcome, Publication
 from domain.session import SessionState
 from domain.turn import Turn
 from infra.system import SystemClock, SystemIds
+
+R = TypeVar("R")
 
 WORKER = WorkerId("00000000-0000-7000-8000-000000000001")
 
@@ -89,6 +91,10 @@ class Collector:
             if fault is not None:
                 raise fault
             return outcome
+
+    async def run(self, command: Command, reply: type[R]) -> R:
+        """Execute, decode the reply."""
+        return msgspec.json.decode((await self.execute(command)).reply, type=reply)
 
     def _commit(self, command: Command) -> Outcome:
         if command.key in self.kept:

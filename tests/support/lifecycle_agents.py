@@ -178,7 +178,10 @@ async def remote(turn: Turn) -> AsyncIterator[str]:
 
 
 async def deadly(turn: Turn) -> AsyncIterator[str]:
-    """Input: a directory. Kills its worker, each time."""
+    """Input: a directory. Kills its worker, each time, until there is a file `safe`."""
+    if (Path(turn.input) / "safe").exists():
+        yield "alive"
+        return
     note(turn.input, "attempts", str(turn.attempt))
     yield "And now "
     await asyncio.sleep(0.05)

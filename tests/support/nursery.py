@@ -29,7 +29,9 @@ _PRELOADED = (
     "services.worker.main",
     "services.projector.main",
     "services.cli.roles",
+    "services.worker.runtimes.pydantic_ai.runtime",
     "tests.support.agents",
+    "tests.support.lifecycle_agents",
 )
 
 

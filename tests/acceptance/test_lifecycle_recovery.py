@@ -1,0 +1,323 @@
+"""Workers die, freeze and leave; turns go on from what is in the log, and nothing that may run once runs twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.client import terminal
+from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.faults import Watch
+from tests.support.life import LEASE, SERVED, finished, of_type, owner_of
+from tests.support.lifecycle_agents import fate_file, lines
+from tests.support.nursery import Nursery
+from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.sse import assert_gapless
+from tests.support.waiting import eventually
+
+SILENCE = 4.0
+
+
+@pytest.fixture(scope="module")
+def standing(
+    shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
+) -> Iterator[Cluster]:
+    version = str(pytestconfig.getoption("--pg")).split(",")[0]
+    context = Clusters(shared_postgres, shared_broker, nursery).start(
+        gateways=2,
+        workers=2,
+        serve=SERVED,
+        version=version,
+        settings={"TURNLOG_TURN_SILENCE_SECONDS": str(SILENCE), "TURNLOG_WORKER_DRAIN_SECONDS": "0.5"},
+    )
+    thread = LoopThread()
+    try:
+        running = thread.run(context.__aenter__())
+        try:
+            yield running
+        finally:
+            thread.run(context.__aexit__(None, None, None))
+    finally:
+        thread.close()
+
+
+@pytest.fixture
+async def cluster(standing: Cluster) -> AsyncIterator[Cluster]:
+    """Two workers; what a test has killed or frozen is mended after it."""
+    yield standing
+    await standing.mend()
+
+
+async def noted(directory: Path, name: str, count: int, timeout: float = 15.0) -> list[str]:
+    """Wait until an agent has noted so many lines."""
+
+    async def enough() -> bool:
+        return len(lines(directory, name)) >= count
+
+    await eventually(enough, f"{count} lines in {name}", timeout=timeout)
+    return lines(directory, name)
+
+
+async def test_k02_the_next_worker_continues_the_batch(cluster: Cluster, tmp_path: Path) -> None:
+    """K02: killed inside a batch whose first tool has its result: the model is not asked again, the first tool does not
+    run again, results of repeated call ids never mix; the queue behind goes on, and a viewer sees 1..n."""
+    client = cluster.client()
+    session = await client.create("batches")
+    stream = await cluster.client(1).stream(session, 0).opened()
+    turn = (await client.submit(session, str(tmp_path)))["turn_id"]
+    behind = [(await client.submit(session, str(tmp_path)))["turn_id"] for _ in range(2)]
+    await noted(tmp_path, "slow", 1)
+    await stream.event("tool_result.snapshot", turn_id=turn)
+    await (await owner_of(cluster, turn)).kill()
+    await noted(tmp_path, "slow", 2, LEASE + 5)
+    (tmp_path / "go").touch()
+    ended = await finished(client, session, turn)
+    assert (ended["status"], ended["attempt"]) == ("completed", 2)
+    assert ended["output"] == "quick0 slow0 quick1 slow1"
+    for other in behind:
+        assert (await finished(client, session, other))["output"] == "quick0 slow0 quick1 slow1"
+    assert len(lines(tmp_path, "asked")) == 9, "three requests a turn: none was repeated"
+    assert lines(tmp_path, "quick") == ["0", "1"] * 3
+    assert lines(tmp_path, "slow")[:3] == ["0", "0", "1"]
+    await terminal(stream, behind[-1])
+    assert_gapless(stream.ids)
+    events = await client.events(session)
+    results = of_type(events, "tool_result.snapshot", turn)
+    assert [(r["output"], r["tool_call_id"], r["revision"]) for r in results] == [
+        ("quick0", "call_0", 1), ("slow0", "call_1", 1), ("quick1", "call_0", 1), ("slow1", "call_1", 1)
+    ]  # fmt: skip
+    assert len({r["item_id"] for r in results}) == 4
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_what_a_dead_attempt_said_after_its_checkpoint_is_in_no_message(cluster: Cluster, tmp_path: Path) -> None:
+    client = cluster.client()
+    session = await client.create("remote")
+    turn = (await client.submit(session, str(tmp_path)))["turn_id"]
+    await noted(tmp_path, "attempts", 1)
+    await (await owner_of(cluster, turn)).terminate()
+    await noted(tmp_path, "attempts", 2)
+    (tmp_path / "go").touch()
+    ended = await finished(client, session, turn)
+    assert (ended["status"], ended["output"]) == ("completed", "attempt 2 here")
+    events = await client.events(session)
+    assert [s["reason"] for s in of_type(events, "turn.started")] == ["first", "released"]
+    said = [i["text"] for i in of_type(events, "item.completed")]
+    assert said == ["attempt 1 ", "attempt 2 here"], "the log keeps both"
+    assert of_type(events, "item.superseded")[0]["attempt"] == 1
+    shown = [(m["role"], m["status"], "".join(p["text"] for p in m["parts"])) for m in await client.messages(session)]
+    assert [m for m in shown if m[1] != "superseded"][1:] == [("assistant", "complete", "attempt 2 here")]
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_a_tool_that_may_have_run_fails_the_turn(cluster: Cluster, tmp_path: Path) -> None:
+    client = cluster.client()
+    session = await client.create("staller")
+    turn = (await client.submit(session, str(tmp_path)))["turn_id"]
+    behind = (await client.submit(session, str(tmp_path)))["turn_id"]
+    await noted(tmp_path, "ran", 1)
+    await (await owner_of(cluster, turn)).kill()
+    ended = await finished(client, session, turn, LEASE + 5)
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "outcome_unknown")
+    assert lines(tmp_path, "ran") == ["x"]
+    status = await client.json("GET", f"/v1/sessions/{session}/status")
+    assert (status["queue_state"], status["chat_status"]) == ("paused", "human")
+    (tmp_path / "go").touch()
+    await client.json("POST", f"/v1/sessions/{session}/resume")
+    assert (await finished(client, session, behind))["output"] == "Text after."
+
+
+async def test_k14_a_turn_that_kills_its_worker_is_sealed_after_three(cluster: Cluster, tmp_path: Path) -> None:
+    """K14: no fourth attempt; the next turn runs after a resume."""
+    client = cluster.client()
+    session = await client.create("deadly")
+    turn = (await client.submit(session, str(tmp_path)))["turn_id"]
+    behind = (await client.submit(session, str(tmp_path)))["turn_id"]
+
+    async def supervise() -> None:
+        while True:
+            for worker in cluster.workers:
+                if not worker.alive:
+                    await worker.start()
+            await asyncio.sleep(0.1)
+
+    supervisor = asyncio.create_task(supervise())
+    try:
+        ended = await finished(client, session, turn, 25)
+        assert (ended["status"], ended["error"]["code"], ended["attempt"]) == ("failed", "poison", 3)
+        assert lines(tmp_path, "attempts") == ["1", "2", "3"]
+        (tmp_path / "safe").touch()
+        await client.json("POST", f"/v1/sessions/{session}/resume")
+        assert (await finished(client, session, behind))["output"] == "alive"
+    finally:
+        supervisor.cancel()
+
+
+async def test_a_silent_turn_times_out_and_one_in_a_tool_does_not(cluster: Cluster, tmp_path: Path) -> None:
+    client = cluster.client()
+    silent, busy = await client.create("quiet"), await client.create("staller")
+    turn = (await client.submit(silent, "x"))["turn_id"]
+    tool = (await client.submit(busy, str(tmp_path)))["turn_id"]
+    ended = await finished(client, silent, turn, SILENCE + 6)
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "timeout")
+    assert (await client.turn(busy, tool))["status"] == "running"
+    (tmp_path / "go").touch()
+    assert (await finished(client, busy, tool))["status"] == "completed"
+    stopped = (await client.submit(silent, "y"))["turn_id"]
+    assert (await client.turn(silent, stopped))["status"] in ("queued", "running"), "its owner has let go of it"
+
+
+@pytest.mark.parametrize("said", ["completed:elsewhere", "running", "unknown", "broken"])
+async def test_a_runtime_that_knows_is_asked_first(cluster: Cluster, tmp_path: Path, said: str) -> None:
+    client = cluster.client()
+    session = await client.create("remote")
+    turn = (await client.submit(session, str(tmp_path)))["turn_id"]
+    await noted(tmp_path, "attempts", 1)
+    fate_file(turn).write_text(said)
+    try:
+        await (await owner_of(cluster, turn)).kill()
+        if said == "running":
+            await noted(fate_file(turn).parent, fate_file(turn).with_suffix(".asked").name, 3)
+            assert (await client.turn(session, turn))["status"] == "running"
+            assert lines(tmp_path, "attempts") == ["1"], "it was left alone"
+            fate_file(turn).write_text("completed:in the end")
+        elif not said.startswith("completed"):
+            await noted(tmp_path, "attempts", 2)
+            (tmp_path / "go").touch()
+        ended = await finished(client, session, turn, LEASE + 5)
+        assert ended["status"] == "completed"
+        asked = lines(fate_file(turn).parent, fate_file(turn).with_suffix(".asked").name)
+        assert asked, "before anything else"
+        expected = {"completed:elsewhere": "elsewhere", "running": "in the end"}
+        assert ended["output"] == expected.get(said, "attempt 2 here")
+        assert await cluster.check(all_terminal=False) == []
+    finally:
+        fate_file(turn).unlink(missing_ok=True)
+        fate_file(turn).with_suffix(".asked").unlink(missing_ok=True)
+
+
+async def test_a_running_turn_without_any_claim_is_found(cluster: Cluster, tmp_path: Path) -> None:
+    client = cluster.client()
+    session = await client.create("remote")
+    turn = (await client.submit(session, str(tmp_path)))["turn_id"]
+    await noted(tmp_path, "attempts", 1)
+    owner = await owner_of(cluster, turn)
+    async with cluster.connection() as connection:
+        await connection.execute("DELETE FROM claims WHERE turn_id = $1::uuid", turn)
+    await noted(tmp_path, "attempts", 2)
+
+    async def told() -> bool:
+        return "turn.claim_lost" in owner.text() and turn in owner.text()
+
+    await eventually(told, "its first owner learns of it by the heartbeat")
+    (tmp_path / "go").touch()
+    assert (await finished(client, session, turn))["output"] == "attempt 2 here"
+
+
+async def test_k05_what_thaws_after_its_lease_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    """K05: frozen past its lease and taken over: it appends nothing, its heartbeat is refused, it stops."""
+    client = cluster.client()
+    session = await client.create("remote")
+    turn = (await client.submit(session, str(tmp_path)))["turn_id"]
+    await noted(tmp_path, "attempts", 1)
+    owner = await owner_of(cluster, turn)
+    owner.freeze()
+    await noted(tmp_path, "attempts", 2, LEASE + 5)
+    before = owner.text().count("turn.claim_lost")
+    (tmp_path / "go").touch()
+    owner.thaw()
+
+    async def stopped() -> bool:
+        return owner.text().count("turn.claim_lost") > before
+
+    await eventually(stopped, "the thawed worker stops")
+    assert (await finished(client, session, turn))["output"] == "attempt 2 here"
+    events = await client.events(session)
+    taken = next(e["sequence"] for e in events if e["type"] == "turn.started" and e["data"]["attempt"] == 2)
+    assert all(
+        e["data"].get("attempt") != 1 for e in events if e["sequence"] > taken and e["type"] != "item.superseded"
+    )
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_x07_the_interrupt_of_a_turn_without_an_owner_is_settled(cluster: Cluster, tmp_path: Path) -> None:
+    """X07: the worker is killed and the turn interrupted at once: terminal within a lease, the queue goes on."""
+    client = cluster.client()
+    session = await client.create("hold")
+    stream = await client.stream(session, 0).opened()
+    turn = (await client.submit(session, str(tmp_path / "go")))["turn_id"]
+    (tmp_path / "go2").touch()
+    behind = (await client.submit(session, str(tmp_path / "go2")))["turn_id"]
+    await stream.event("item.delta")
+    await (await owner_of(cluster, turn)).kill()
+    reply = await client.json("POST", f"/v1/sessions/{session}/turns/{turn}/interrupt", status=202)
+    assert reply["interrupt_requested"]
+    assert (await finished(client, session, turn, LEASE + 5))["status"] == "interrupted"
+    await client.json("POST", f"/v1/sessions/{session}/resume")
+    assert (await finished(client, session, behind))["status"] == "completed"
+
+
+async def test_k01_everything_is_killed_and_a_restart_heals(cluster: Cluster, tmp_path: Path) -> None:
+    """K01: kill -9 to all of it under load; all sessions progress within two leases, without a manual step."""
+    client = cluster.client()
+    holding = [await client.create("hold") for _ in range(6)]
+    turns = {s: [(await client.submit(s, str(tmp_path / "go")))["turn_id"] for _ in range(2)] for s in holding}
+    for session in holding:
+        await client.stream(session, 0).event("turn.started")
+    await asyncio.gather(*(process.kill() for process in cluster.processes))
+    (tmp_path / "go").touch()
+    await cluster.mend()
+    fresh = cluster.client()
+
+    async def progress() -> bool:
+        seen = [await fresh.turn(session, turns[session][0]) for session in holding]
+        return all(turn["status"] == "completed" for turn in seen)
+
+    await eventually(progress, "all sessions go on", timeout=2 * LEASE + 5)
+    for session in holding:
+        assert (await finished(fresh, session, turns[session][1]))["status"] == "completed"
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_k07_k09_a_rolling_restart_strands_nothing(cluster: Cluster) -> None:
+    """K07, K09: workers and agents are restarted by SIGTERM in turn under load; a running turn always has a live owner,
+    or gets one within a lease."""
+    await rolling(cluster, rounds=2, sessions=6)
+
+
+@pytest.mark.soak
+async def test_k07_k09_ten_minutes_of_rolling_restarts(cluster: Cluster) -> None:
+    await rolling(cluster, rounds=150, sessions=30)
+
+
+async def rolling(cluster: Cluster, *, rounds: int, sessions: int) -> None:
+    client = cluster.client()
+    names = [await client.create("slow") for _ in range(sessions)]
+    turns: list[tuple[str, str]] = []
+    watch = Watch(cluster, LEASE + 1)
+    watching, stop = asyncio.create_task(watch.run()), asyncio.Event()
+
+    async def load(session: str) -> None:
+        while not stop.is_set():
+            turn = (await client.submit(session, "12 0.1"))["turn_id"]
+            turns.append((session, turn))
+            await finished(client, session, turn, 30)
+
+    async with asyncio.TaskGroup() as tasks:
+        for session in names:
+            tasks.create_task(load(session))
+        for _ in range(rounds):
+            for process in cluster.workers:
+                assert await process.terminate() == 0
+                await process.start()
+                await asyncio.sleep(0.3)
+        stop.set()
+    watching.cancel()
+    ended = [await client.turn(session, turn) for session, turn in turns]
+    assert {turn["status"] for turn in ended} == {"completed"}
+    assert {turn["output"] for turn in ended} == {"".join(f"{n} " for n in range(12))}
+    assert watch.stuck == []
+    reasons = await cluster.fetch("SELECT count(*) AS n FROM events WHERE type = 'turn.released'")
+    assert reasons[0]["n"] > 0, "some were handed back"
+    assert await cluster.check(all_terminal=False) == []
