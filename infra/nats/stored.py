@@ -29,11 +29,14 @@ class StoredIds:
     """Reads EVENTS by an ordered consumer, headers only. Each connection begins anew, because the broker behind it may
     have lost its streams."""
 
-    def __init__(self, connection: BrokerConnection, since: Callable[[], float]) -> None:
-        """`since`: seconds since 1970; what EVENTS got before it need not be read."""
+    def __init__(
+        self, connection: BrokerConnection, since: Callable[[], float], heard: Callable[[], None] = lambda: None
+    ) -> None:
+        """`since`: seconds since 1970; what EVENTS got before it need not be read. `heard`: called at every message."""
         self._connection = connection
         self._subjects = Subjects(connection.options.namespace)
         self._since = since
+        self._heard = heard
         self._ids: OrderedDict[str, None] = OrderedDict()
         self._current = False
 
@@ -83,12 +86,15 @@ class StoredIds:
                 self._ids.popitem(last=False)
         if message.metadata.num_pending == 0:
             self._current = True
+        self._heard()
 
 
 @contextlib.asynccontextmanager
-async def open_stored_ids(connection: BrokerConnection, since: Callable[[], float]) -> AsyncIterator[StoredIds]:
+async def open_stored_ids(
+    connection: BrokerConnection, since: Callable[[], float], heard: Callable[[], None] = lambda: None
+) -> AsyncIterator[StoredIds]:
     """Read as long as the block."""
-    stored = StoredIds(connection, since)
+    stored = StoredIds(connection, since, heard)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(stored.run(), name="ids in EVENTS")
         try:

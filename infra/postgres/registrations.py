@@ -131,6 +131,11 @@ class PostgresRegistrations:
         rows = await self._fetch(self._sql["page"], owner.user_id, owner.workspace_id, before, limit)
         return [_registration(row) for row in rows]
 
+    async def ids(self, owner: Owner, limit: int) -> list[SessionId]:
+        """Active sessions of the owner, newest first."""
+        rows = await self._fetch(self._sql["ids"], owner.user_id, owner.workspace_id, limit)
+        return [row["session_id"] for row in rows]
+
     async def change(self, session_id: SessionId, sent: Mapping[str, Any]) -> Registration | None:
         """Set those of title, starred and context_version that `sent` names; None when the session is not active."""
         fields: list[Any] = []

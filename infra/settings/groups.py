@@ -182,7 +182,12 @@ class Worker(Group):
 class Projector(Group):
     """Feed projections and the relay."""
 
+    projections: Words = Field(default=(), description="one's own feed projections, module:Name, separated by commas")
     batch_events: Count = Field(default=500, description="events in one transaction")
+    lease_seconds: PositiveSeconds = Field(
+        default=10.0, description="a projector that is silent for longer has lost its projections"
+    )
+    metrics_port: Port = Field(default=0, description="on loopback, for /metrics of a projector (0: none)")
     poll_seconds: PositiveSeconds = Field(default=0.5, description="how often the feed is looked at without a hint")
     relay_seconds: PositiveSeconds = Field(
         default=5.0, description="what EVENTS lacks so long after its commit is sent again"

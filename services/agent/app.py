@@ -6,7 +6,7 @@ from litestar.di import Provide
 from services.agent.access import secret_guard
 from services.agent.deps import AgentDeps
 from services.agent.refusals import HANDLERS
-from services.agent.routes import commands, health, models, replay
+from services.agent.routes import commands, health, models, projections, replay
 
 # An input that is too large must still arrive, so that its refusal can name the limit; gateways bound bodies before.
 _MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -20,12 +20,15 @@ def create_app(deps: AgentDeps) -> Litestar:
             commands.execute,
             replay.events,
             replay.heads,
+            replay.open_items,
             models.agents,
             models.turns,
             models.turn,
             models.checkpoints,
             models.messages,
             models.status,
+            projections.projections,
+            projections.search,
         ],
         guards=[secret_guard(deps.secret)],
     )

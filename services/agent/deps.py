@@ -8,6 +8,7 @@ from litestar.di import NamedDependency
 from domain.clock import Clock
 from domain.ports import CommandPipeline
 from infra.postgres.catalogue import PostgresCatalogue
+from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.store import PostgresEventStore
@@ -28,6 +29,7 @@ class AgentDeps:
     read_models: PostgresReadModels
     history: PostgresHistory
     catalogue: PostgresCatalogue
+    feed_reads: PostgresFeedReads
     clock: Clock
     metrics: Metrics
     page_bytes: int

@@ -4,6 +4,7 @@ import structlog
 
 from domain.errors import StoreUnavailable
 from infra.postgres.catalogue import PostgresCatalogue
+from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.store import PostgresEventStore
@@ -54,6 +55,7 @@ async def run(settings: Settings) -> int:
             read_models=read_models,
             history=PostgresHistory(pool),
             catalogue=PostgresCatalogue(pool),
+            feed_reads=PostgresFeedReads(pool),
             clock=SystemClock(),
             metrics=metrics,
             page_bytes=int(settings.limits.replay_page_bytes),

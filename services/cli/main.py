@@ -28,6 +28,7 @@ _COMMANDS = {
     "chat": ("services.cli.talking:chat", "Type and watch the answer stream; Ctrl-C interrupts the turn."),
     "tail": ("services.cli.talking:tail", "Print the committed events of a session as they come."),
     "status": ("services.cli.status:status", "Show what a gateway says about itself, or about one session."),
+    "projections": ("services.cli.projections:app", "Feed projections: how far they are, what they set aside."),
     "audit": ("services.cli.audit:audit", "Replay every event from zero and check everything that is stored."),
     "export": ("services.cli.export:export", "Write a session as lines that a stranger can check."),
     "replay": ("services.cli.replay:replay", "Show a session as a viewer saw it, from the log alone."),

@@ -64,9 +64,15 @@ def worker(
     return asyncio.run(_run("worker", load(**given(worker=given(agents=agents or None, model=model)))))
 
 
-def projector() -> int:
-    """Run a projector: the relay, and feed projections."""
-    return asyncio.run(_run("projector", load()))
+def projector(*, projections: Annotated[tuple[str, ...], Parameter(name="--projection", negative=())] = ()) -> int:
+    """Run a projector: the relay, and feed projections.
+
+    Parameters
+    ----------
+    projections
+        One's own feed projection, module:Name; may be repeated (TURNLOG_PROJECTOR_PROJECTIONS).
+    """
+    return asyncio.run(_run("projector", load(**given(projector=given(projections=projections or None)))))
 
 
 def given(**values: Any) -> dict[str, Any]:

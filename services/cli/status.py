@@ -38,6 +38,10 @@ async def _gateway(json: bool, url: str, token: str | None) -> int:
             found["agents"] = await api.call("GET", "/v1/agents")
         except Refused as error:
             found |= {"agents": [], "problem": str(error)}
+        try:
+            found["projections"] = await api.call("GET", "/v1/projections")
+        except Refused:
+            found["projections"] = []
     if json:
         _print_json(found)
     else:
@@ -47,6 +51,11 @@ async def _gateway(json: bool, url: str, token: str | None) -> int:
                 sys.stdout.write(f"  {name}: {found[name]}\n")
         for agent in found["agents"]:
             sys.stdout.write(f"  agent {agent['agent_id']} ({agent['component']})\n")
+        for one in found["projections"]:
+            lag = f"{one['lag_events']} events, {one['lag_seconds']:.1f} s behind"
+            parked = f", {one['parked']} parked (see: turnlog projections parked)" if one["parked"] else ""
+            idle = "" if one["running"] else ", run by nobody"
+            sys.stdout.write(f"  projection {one['name']} {one['version']}: {lag}{parked}{idle}\n")
         if not found["agents"]:
             sys.stdout.write("  no agent has been announced\n")
     return FINE if found["ready"] and found["agents"] else FOUND_WRONG

@@ -30,6 +30,7 @@ def up(
     *,
     agent: Annotated[tuple[str, ...], Parameter(name="--agent")] = (),
     model: str | None = None,
+    projection: Annotated[tuple[str, ...], Parameter(name="--projection")] = (),
     gateways: Count = 1,
     agents: Count = 1,
     workers: Count = 1,
@@ -46,6 +47,8 @@ def up(
         An agent to serve: module:name, or id=module:name; may be repeated. The built-in demo otherwise.
     model
         Model of the built-in agent, for example openai:gpt-5; a deterministic one without a key otherwise.
+    projection
+        One's own feed projection, module:Name; may be repeated.
     gateways
         How many gateways; gateway i listens on PORT + i.
     agents
@@ -57,7 +60,14 @@ def up(
     port
         Port of the first gateway (TURNLOG_GATEWAY_PORT, 8080).
     """
-    settings = load(**given(data=data, gateway=given(port=port), worker=given(agents=agent or None, model=model)))
+    settings = load(
+        **given(
+            data=data,
+            gateway=given(port=port),
+            worker=given(agents=agent or None, model=model),
+            projector=given(projections=projection or None),
+        )
+    )
     ports = [settings.gateway.port + i for i in range(gateways)]
     _require_free(settings.gateway.host, ports)
     return asyncio.run(_up(settings, ports, agents=agents, workers=workers))
@@ -115,6 +125,8 @@ def children(
     env = site.environment("worker") | common
     specs += [ChildSpec(f"worker-{i}", "worker", (*launcher(), "worker"), env) for i in range(workers)]
     env = site.environment("projector") | common
+    if settings.projector.projections:
+        env["TURNLOG_PROJECTOR_PROJECTIONS"] = ",".join(settings.projector.projections)
     return [*specs, ChildSpec("projector-0", "projector", (*launcher(), "projector"), env)]
 
 

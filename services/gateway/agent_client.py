@@ -66,6 +66,15 @@ class Heads(msgspec.Struct, frozen=True):
     heads: dict[str, SessionHead]
 
 
+class RunningTurn(msgspec.Struct, frozen=True):
+    """`completed`, `answered`: those items that are in the log, and those calls whose final result is."""
+
+    turn_id: str
+    attempt: int
+    completed: list[str]
+    answered: list[str]
+
+
 class _Refusal(msgspec.Struct, frozen=True):
     code: str
     fields: dict[str, Any] = {}
@@ -140,9 +149,19 @@ class AgentClient:
         answer = await self._call("POST", "/internal/heads", body=_encoder.encode({"session_ids": list(session_ids)}))
         return msgspec.json.decode(answer.body, type=Heads)
 
+    async def open_items(self, session_id: str, item_ids: Many[str]) -> RunningTurn | None:
+        """The running turn, and which of those items are in the log by now; None where no turn runs."""
+        body = _encoder.encode({"item_ids": list(item_ids)})
+        answer = await self._call("POST", f"/internal/sessions/{session_id}/open-items", body=body)
+        return msgspec.json.decode(answer.body, type=RunningTurn | None)
+
     async def read(self, path: str, query: Mapping[str, str] | None = None, wait: float = 0.0) -> bytes:
         """Any other query below /internal: its JSON as it came. `wait`: seconds that the answer may take longer."""
         return (await self._call("GET", f"/internal{path}", query=query, wait=wait)).body
+
+    async def search(self, body: bytes) -> bytes:
+        """Texts: the agent service's answer to `POST /internal/search`."""
+        return (await self._call("POST", "/internal/search", body=body)).body
 
     async def ready(self) -> None:
         """Raises AgentUnavailable unless some agent process answers from its store; one round, no retries."""

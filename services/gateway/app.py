@@ -10,7 +10,19 @@ from services.gateway import openapi
 from services.gateway.deps import GatewayDeps
 from services.gateway.loopback import guard
 from services.gateway.problems import HANDLERS
-from services.gateway.routes import agents, answers, branches, events, health, messages, page, queue, sessions, turns
+from services.gateway.routes import (
+    agents,
+    answers,
+    branches,
+    events,
+    health,
+    messages,
+    page,
+    projections,
+    queue,
+    sessions,
+    turns,
+)
 
 # JSON may write a character in up to four times its bytes (\u escapes); the exact bound is the domain's.
 _BODY_FACTOR = 4
@@ -35,6 +47,8 @@ ROUTES = [
     queue.get_status,
     queue.resume_queue,
     messages.list_messages,
+    projections.list_projections,
+    projections.search_texts,
     events.read_events,
     health.health,
     health.ready,

@@ -66,6 +66,8 @@ _SHAPES: tuple[type[BaseModel], ...] = (
     shapes.InterruptedTurn,
     shapes.Status,
     shapes.MessageList,
+    shapes.Projection,
+    shapes.FoundTexts,
     shapes.EventPage,
     shapes.Health,
 )

@@ -178,6 +178,37 @@ class MessageList(BaseModel):
     next_cursor: str | None
 
 
+class Projection(BaseModel):
+    """A read model across sessions. `lag_events` is counted up to 100,000; `lag_seconds` is the age of the oldest event
+    that is not in it; `parked`: events that it could not take."""
+
+    name: str
+    slot: str
+    version: int
+    running: bool
+    lag_events: int
+    lag_seconds: float
+    parked: int
+
+
+class FoundText(BaseModel):
+    """What was said; `sequence` is that of its event."""
+
+    session_id: str
+    turn_id: str
+    role: Literal["user", "assistant"]
+    sequence: int
+    content: str
+    created_at: str
+
+
+class FoundTexts(BaseModel):
+    """The newest first."""
+
+    items: list[FoundText]
+    next_cursor: str | None
+
+
 class Event(BaseModel):
     """A committed event; `data` by its `type` (docs/events.md)."""
 

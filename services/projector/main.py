@@ -1,10 +1,11 @@
-"""The projector role: the relay, and the place of feed projections.
+"""The projector role: the relay and the feed projections.
 
-Each task reads the feed at its own pace from its own checkpoint. A feed projection (a later release's) becomes one more
-task beside the relay.
+Each is a task that reads the feed at its own pace from its own checkpoint.
 """
 
 import asyncio
+import os
+import socket
 
 import structlog
 from nats.errors import Error as NatsError
@@ -14,11 +15,20 @@ from infra.nats.notifier import NatsNotifier
 from infra.nats.stored import open_stored_ids
 from infra.nats.streams import stream_configurations
 from infra.nats.subjects import Subjects
+from infra.pipeline.notices import version_notices
 from infra.postgres.checkpoints import PostgresCheckpoints
 from infra.postgres.feed import PostgresFeed
+from infra.postgres.feed_slots import PostgresFeedSlots
+from infra.postgres.pool import Pool
 from infra.settings import Settings
-from infra.system import SystemClock
+from infra.system import SystemClock, SystemIds
+from infra.telemetry.metrics import Metrics
+from projections.serving import session_projections
 from services.lifecycle import Life
+from services.projector.applying import OUTAGES
+from services.projector.feeding import Feeder, Hint
+from services.projector.measures import Measures
+from services.projector.projections import all_projections
 from services.projector.relay import Relay, Undelivered
 from services.wiring import open_pool, open_publisher
 
@@ -42,10 +52,21 @@ class ConfirmedPublisher:
             raise Undelivered from error
 
 
+async def notice_old_versions(pool: Pool) -> None:
+    """Read models of sessions that wait for a rebuild are named; a database that is away is no reason not to start."""
+    try:
+        for line in await version_notices(pool, session_projections()):
+            _log.warning(line)
+    except OUTAGES as error:
+        _log.info("versions were not compared", error=type(error).__name__)
+
+
 async def run(settings: Settings) -> int:
     """Until SIGTERM or SIGINT. Nothing is lost by an end at any moment: every task goes on from its checkpoint."""
     life = Life()
     clock = SystemClock()
+    projections = all_projections(settings.projector.projections)
+    hint = Hint()
     kept_seconds = float(stream_configurations(Subjects(settings.namespace))[0].max_age or 0)
 
     def since() -> float:
@@ -53,9 +74,9 @@ async def run(settings: Settings) -> int:
 
     with life.signals():
         async with (
-            open_pool(settings, "projector", size=2) as pool,
+            open_pool(settings, "projector", size=4) as pool,
             open_publisher(settings, "projector") as (broker, notifier),
-            open_stored_ids(broker, since) as stored,
+            open_stored_ids(broker, since, hint.give) as stored,
         ):
             relay = Relay(
                 PostgresFeed(pool),
@@ -68,9 +89,30 @@ async def run(settings: Settings) -> int:
                 poll=settings.projector.poll_seconds,
                 batch=settings.projector.batch_events,
             )
-            async with asyncio.TaskGroup() as tasks:
-                relaying = tasks.create_task(relay.run(), name="relay")
-                _log.info("projector runs")
-                await life.stopping.wait()
-                relaying.cancel()
+            measures = Measures(Metrics(), pool, settings.projector.poll_seconds)
+            name = f"{socket.gethostname()}:{os.getpid()}:{SystemIds().uuid7()}"
+            feeders = [
+                Feeder(
+                    projection,
+                    PostgresFeedSlots(pool),
+                    PostgresFeed(pool),
+                    runner=name,
+                    lease=settings.projector.lease_seconds,
+                    poll=settings.projector.poll_seconds,
+                    batch=settings.projector.batch_events,
+                    hint=hint,
+                    page_read=measures.counting(projection.name),
+                )
+                for projection in projections
+            ]
+            await notice_old_versions(pool)
+            with measures.served(settings.projector.metrics_port):
+                async with asyncio.TaskGroup() as tasks:
+                    running = [tasks.create_task(relay.run(), name="relay")]
+                    running += [tasks.create_task(feeder.run(), name=feeder.name) for feeder in feeders]
+                    running.append(tasks.create_task(measures.run(), name="lag of projections"))
+                    _log.info("projector runs", projections=[projection.name for projection in projections])
+                    await life.stopping.wait()
+                    for task in running:
+                        task.cancel()
     return 0

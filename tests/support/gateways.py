@@ -18,6 +18,7 @@ from domain.ids import CommandKey, Fence, Ordinal, SessionId, TurnId, WorkerId
 from infra.memory.notifier import MemoryNotifier
 from infra.pipeline.pipeline import Pipeline
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
+from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.registrations import PostgresRegistrations
@@ -142,6 +143,7 @@ def agent_deps(settings: Settings, pipeline: Pipeline, pool: Any) -> AgentDeps:
         read_models=PostgresReadModels(pool),
         history=PostgresHistory(pool),
         catalogue=PostgresCatalogue(pool),
+        feed_reads=PostgresFeedReads(pool),
         clock=SystemClock(),
         metrics=Metrics(process=False),
         page_bytes=int(settings.limits.replay_page_bytes),

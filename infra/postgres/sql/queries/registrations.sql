@@ -143,6 +143,12 @@ WHERE user_id = $1 AND workspace_id = $2 AND state = 'active' AND ($3::uuid IS N
 ORDER BY session_id DESC
 LIMIT $4;
 
+-- name: ids
+SELECT session_id FROM registrations
+WHERE user_id = $1 AND workspace_id = $2 AND state = 'active'
+ORDER BY session_id DESC
+LIMIT $3;
+
 -- name: change
 -- Each field with a flag that says whether it was sent: null is a value.
 UPDATE registrations

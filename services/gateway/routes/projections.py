@@ -1,0 +1,77 @@
+"""`/v1/search` and `/v1/projections`: read models across sessions."""
+
+import base64
+import binascii
+from typing import Annotated
+
+import msgspec
+from litestar import Request, Response, get
+from litestar.datastructures import State
+from litestar.params import FromQuery, QueryParameter
+
+from domain.ids import is_uuid
+from domain.texts import unsafe
+from services.gateway import shapes
+from services.gateway.deps import Deps
+from services.gateway.openapi import described
+from services.gateway.refusals import BadListCursor
+
+# Of one owner, the newest: more than anybody looks through.
+_SESSIONS = 10_000
+
+_Place = tuple[int, str, int]
+
+
+class _Answer(msgspec.Struct):
+    items: msgspec.Raw
+    next: _Place | None
+
+
+def _cursor(place: _Place) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+
+
+def _place(cursor: str | None) -> _Place | None:
+    if cursor is None:
+        return None
+    try:
+        place = msgspec.json.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=_Place)
+    except (binascii.Error, ValueError, msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise BadListCursor() from error
+    at, session_id, sequence = place
+    if not is_uuid(session_id) or not 0 <= at < 2**53 or not 0 <= sequence < 2**62:
+        raise BadListCursor()
+    return place
+
+
+@get(
+    "/v1/search",
+    operation_id="searchTexts",
+    operation_class=described({200: shapes.FoundTexts}, 400, 422, 503),
+)
+async def search_texts(
+    request: Request[object, object, State],
+    deps: Deps,
+    q: Annotated[str, QueryParameter(min_length=1, max_length=500)],
+    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
+    cursor: FromQuery[str | None] = None,
+) -> Response[bytes]:
+    """Texts of one's own sessions that have all these words; of scripts without spaces, these characters in a row."""
+    owner = deps.authenticator.owner(request)
+    place = _place(cursor)
+    sessions = [] if unsafe(q) else await deps.registrations.ids(owner, _SESSIONS)
+    asked = {"q": q if sessions else "", "session_ids": sessions, "limit": limit, "before": place}
+    found = msgspec.json.decode(await deps.agent.search(msgspec.json.encode(asked)), type=_Answer)
+    answer = {"items": found.items, "next_cursor": None if found.next is None else _cursor(found.next)}
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+@get(
+    "/v1/projections",
+    operation_id="listProjections",
+    operation_class=described({200: shapes.Projection}, 503, many=True),
+)
+async def list_projections(request: Request[object, object, State], deps: Deps) -> Response[bytes]:
+    """How far the read models across sessions are."""
+    deps.authenticator.credential(request)
+    return Response(await deps.agent.read("/projections"), media_type="application/json")

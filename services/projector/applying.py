@@ -1,0 +1,61 @@
+"""Pages of the feed as a projection gets them, and what happens to an event that it cannot take."""
+
+import asyncpg
+import msgspec
+
+from domain.errors import StoreUnavailable
+from domain.events.envelope import StoredEvent
+from domain.events.registry import UnknownEvent
+from domain.events.session import SessionErased
+from domain.ports import FeedEvent, FeedProjection, Transaction
+from infra.postgres.pool import UNREACHABLE
+
+_REASON_CHARACTERS = 300
+
+# What says nothing about the event: the same step is due again.
+OUTAGES: tuple[type[BaseException], ...] = (
+    *UNREACHABLE,
+    StoreUnavailable,
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.UndefinedTableError,
+    asyncpg.InsufficientPrivilegeError,
+)
+
+
+def feed_event(stored: StoredEvent) -> FeedEvent:
+    """Without what is private. A payload that cannot be read is an unknown event: the audit tells of it."""
+    try:
+        data = stored.event()
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        data = UnknownEvent(name=stored.type, version=stored.schema_version, raw=stored.payload)
+    return FeedEvent(
+        session_id=stored.session_id,
+        sequence=stored.sequence,
+        event_id=stored.event_id,
+        type=stored.type,
+        turn_id=stored.turn_id,
+        created_at=stored.created_at,
+        metadata=stored.metadata,
+        data=data,
+    )
+
+
+async def apply_all(projection: FeedProjection, events: list[FeedEvent], tx: Transaction) -> None:
+    """In order; an erase takes away what came before it and nothing that follows."""
+    page: list[FeedEvent] = []
+    for event in events:
+        page.append(event)
+        if isinstance(event.data, SessionErased):
+            await projection.apply(page, tx)
+            await projection.erase(event.session_id, tx)
+            page = []
+    if page:
+        await projection.apply(page, tx)
+
+
+def reason(error: BaseException) -> str:
+    """Why an event was set aside, in one line that begins with the error's type."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_REASON_CHARACTERS]
