@@ -15,7 +15,7 @@ from tests.support.client import Client, terminal
 from tests.support.cluster import Cluster, Clusters
 from tests.support.gateways import JWT_SECRET, user_token
 from tests.support.model_agents import MARKER
-from tests.support.sse import assert_gapless
+from tests.support.sse import Stream, assert_gapless
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -78,7 +78,7 @@ async def test_odd_external_ids_of_two_users_work_and_stay_apart(clusters: Clust
         assert await cluster.check() == []
 
 
-async def _say(client: Client, name: str, text: str) -> object:
+async def _say(client: Client, name: str, text: str) -> Stream:
     path = urllib.parse.quote(name, safe="")
     stream = await client.stream(path, 0).opened()
     turn = (await client.submit(path, text))["turn_id"]

@@ -8,7 +8,7 @@ from typing import Any
 import nats
 import pytest
 
-from infra.nats.subjects import inbox_prefix
+from infra.nats.subjects import inbox_prefix, stream_names
 from tests.support.client import Client, terminal
 from tests.support.cluster import Cluster, Clusters
 from tests.support.folding import fold, shown
@@ -102,7 +102,7 @@ async def test_r04_a_gateway_is_killed_and_the_other_goes_on(cluster: Cluster) -
 
 async def test_r04_r05_the_broker_forgot_everything(clusters: Clusters) -> None:
     """a2a-python#832, Claude-Code-Agent-Monitor#307: nobody listened, and the broker was wiped: all is in the store."""
-    async with clusters.start(gateways=2, own_nats=True, serve=["tools=tests.support.agents:tools"]) as cluster:
+    async with clusters.start(gateways=2, own_nats=1, serve=["tools=tests.support.agents:tools"]) as cluster:
         a, b = cluster.client(0), cluster.client(1)
         session = await a.create("tools")
         await a.submit(session, "nobody listens")
@@ -164,18 +164,17 @@ async def age_out(cluster: Cluster) -> int:
     inbox = inbox_prefix(cluster.namespace, "operator")
     broker = await nats.connect(cluster.nats.url, user=user, password=password, inbox_prefix=inbox.encode())
     try:
-        stream = broker.jetstream()
-        had = 0
-        for found in await stream.streams_info():
-            if cluster.namespace.upper() in found.config.name.upper():
-                had += found.state.messages
-                found.config.max_age = 0.2
-                found.config.duplicate_window = 0.2
-                await stream.update_stream(found.config)
+        streams = broker.jetstream()
+        names, had = stream_names(cluster.namespace), 0
+        for name in names:
+            found = await streams.stream_info(name)
+            had += found.state.messages
+            found.config.max_age = found.config.duplicate_window = 0.2
+            await streams.update_stream(found.config)
 
         async def empty() -> bool:
-            mine = [s for s in await stream.streams_info() if cluster.namespace.upper() in s.config.name.upper()]
-            return sum(s.state.messages for s in mine) == 0
+            states = [(await streams.stream_info(name)).state for name in names]
+            return sum(state.messages for state in states) == 0
 
         await eventually(empty, "the broker has forgotten everything")
         return had

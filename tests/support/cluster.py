@@ -21,6 +21,7 @@ import asyncpg
 import httpx2
 
 from infra.embedded import EmbeddedNats, EmbeddedPostgres
+from infra.embedded.nats_config import Cluster as Members
 from infra.embedded.place import free_port
 from infra.postgres.migrate import migrate
 from infra.postgres.names import SERVICE_ROLES, DatabaseKind, database_name, role_name
@@ -70,14 +71,19 @@ class SharedNats:
 
 @dataclass
 class Cluster:
-    """One installation. `gateways[i]` and so on are its processes; `postgres` and `nats` its servers."""
+    """One installation. `gateways[i]` and so on are its processes; `postgres` and `nats` its servers; `brokers` are
+    `nats` and, in a cluster, the other members."""
 
     namespace: str
     postgres: EmbeddedPostgres
-    nats: EmbeddedNats
+    brokers: tuple[EmbeddedNats, ...]
     directory: Path
     processes: list[RoleProcess] = field(default_factory=list)
     _clients: list[Client] = field(default_factory=list)
+
+    @property
+    def nats(self) -> EmbeddedNats:
+        return self.brokers[0]
 
     def of(self, role: str) -> list[RoleProcess]:
         return [process for process in self.processes if process.role == role]
@@ -196,22 +202,23 @@ class Clusters:
         projectors: int = 0,
         serve: Sequence[str] = (),
         own_servers: bool = False,
-        own_nats: bool = False,
+        own_nats: int = 0,
         on: Cluster | None = None,
         settings: Mapping[str, str] | None = None,
         version: str = "18",
     ) -> AsyncIterator[Cluster]:
         """A running, ready cluster. `serve`: agents (all of tests.support.agents otherwise); `settings`: further
-        TURNLOG_* variables; `on`: share the servers of that cluster, as another installation; `own_nats`: a broker of
-        its own on the shared PostgreSQL, which starts much sooner than `own_servers`."""
+        TURNLOG_* variables; `on`: share the servers of that cluster, as another installation; `own_nats`:
+        so many brokers of its own (three are a cluster with three replicas) on the shared PostgreSQL, which starts much
+        sooner than `own_servers`."""
         with server_directory() as directory:
             servers = (
-                self._with_own_nats(directory, version)
+                self._with_own_nats(directory, own_nats, version)
                 if own_nats
                 else self._servers(directory, own_servers, on, version)
             )
-            async with servers as (namespace, postgres, nats):
-                cluster = Cluster(namespace, postgres, nats, directory)
+            async with servers as (namespace, postgres, brokers):
+                cluster = Cluster(namespace, postgres, brokers, directory)
                 site = await _prepare(cluster, [f"http://127.0.0.1:{free_port()}" for _ in range(agents)])
                 env = SHORT | {"TURNLOG_WORKER_AGENTS": ",".join(serve or _all_agents())} | dict(settings or {})
                 self._add(cluster, site, env, gateways=gateways, workers=workers, projectors=projectors)
@@ -227,30 +234,31 @@ class Clusters:
     @asynccontextmanager
     async def _servers(
         self, directory: Path, own: bool, on: Cluster | None, version: str
-    ) -> AsyncIterator[tuple[str, EmbeddedPostgres, EmbeddedNats]]:
+    ) -> AsyncIterator[tuple[str, EmbeddedPostgres, tuple[EmbeddedNats, ...]]]:
         if not own:
-            yield self._nats.namespace(), (on.postgres if on else self._postgres.server(version)), self._nats.server
+            shared = on.postgres if on else self._postgres.server(version)
+            yield self._nats.namespace(), shared, (self._nats.server,)
             return
         postgres = EmbeddedPostgres(directory / "postgres", version=version)
         nats = EmbeddedNats(directory / "nats")
         try:
             await asyncio.gather(postgres.start(), nats.start())
-            yield "turnlog", postgres, nats
+            yield "turnlog", postgres, (nats,)
         finally:
             await postgres.kill()
             await nats.kill()
 
     @asynccontextmanager
     async def _with_own_nats(
-        self, directory: Path, version: str
-    ) -> AsyncIterator[tuple[str, EmbeddedPostgres, EmbeddedNats]]:
+        self, directory: Path, members: int, version: str
+    ) -> AsyncIterator[tuple[str, EmbeddedPostgres, tuple[EmbeddedNats, ...]]]:
         namespace = self._nats.namespace()
-        nats = EmbeddedNats(directory / "nats", namespaces=[namespace])
+        brokers = _brokers(directory, members, namespace)
         try:
-            await nats.start()
-            yield namespace, self._postgres.server(version), nats
+            await asyncio.gather(*(broker.start() for broker in brokers))
+            yield namespace, self._postgres.server(version), brokers
         finally:
-            await nats.kill()
+            await asyncio.gather(*(broker.kill() for broker in brokers))
 
     def _add(
         self, cluster: Cluster, site: Site, env: dict[str, str], *, gateways: int, workers: int, projectors: int
@@ -296,10 +304,26 @@ async def _prepare(cluster: Cluster, agent_urls: list[str]) -> Site:
     return Site(
         namespace=cluster.namespace,
         dsns=dsns,
-        nats_urls=(cluster.nats.url,),
+        nats_urls=tuple(broker.url for broker in cluster.brokers),
         nats_passwords={role: cluster.nats.credentials(role, namespace=cluster.namespace)[1] for role in ROLES},
         service_secret="a secret that gateways and agents of tests share",
         agent_urls=tuple(agent_urls),
+    )
+
+
+def _brokers(directory: Path, members: int, namespace: str) -> tuple[EmbeddedNats, ...]:
+    if members == 1:
+        return (EmbeddedNats(directory / "nats", namespaces=[namespace]),)
+    ports = [free_port() for _ in range(members)]
+    routes = tuple(f"nats://127.0.0.1:{port}" for port in ports)
+    return tuple(
+        EmbeddedNats(
+            directory / f"nats-{port}",
+            namespaces=[namespace],
+            cluster=Members("turnlog", port, routes),
+            passwords=directory / "passwords.json",
+        )
+        for port in ports
     )
 
 
