@@ -18,6 +18,7 @@ from services.gateway.app import create_app
 from services.gateway.auth import Authenticator, UserTokens
 from services.gateway.deps import GatewayDeps
 from services.gateway.loopback import is_loopback
+from services.gateway.measures import measure_streams
 from services.gateway.rates import Rates
 from services.gateway.sse.hub import Hub
 from services.gateway.sse.limits import Limits
@@ -97,6 +98,7 @@ async def run(settings: Settings) -> int:
         asyncio.TaskGroup() as tasks,
     ):
         registrations = PostgresRegistrations(pool)
+        measure_streams(hub, metrics.registry)
 
         async def nats() -> None:
             if not broker.is_connected:
