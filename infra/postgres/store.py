@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence as Many
 
+import msgspec
+
 from domain.errors import SessionNotFound
 from domain.ids import Sequence, SessionId
 from domain.ports import Page
@@ -15,6 +17,16 @@ _SQL = statements("reads")
 
 # Bytes that an envelope and an SSE block add to a payload, at least.
 _ENVELOPE = 300
+
+
+class RunningTurn(msgspec.Struct, frozen=True):
+    """A running turn, and which of the items that were asked for are in the log: `completed` ones, and calls that are
+    `answered` by a final result."""
+
+    turn_id: str
+    attempt: int
+    completed: list[str]
+    answered: list[str]
 
 
 class PostgresEventStore:
@@ -52,6 +64,11 @@ class PostgresEventStore:
         fits = fitting(pieces, limit_bytes)
         body = (b"" if form == "sse" else b",").join(pieces[:fits])
         return WirePage(first=Sequence(after + 1), last=Sequence(after + fits), head=head, closed=closed, body=body)
+
+    async def open_items(self, session_id: SessionId, item_ids: Many[str]) -> RunningTurn | None:
+        """What is known of those items by now; None where no turn runs. Raises StoreUnavailable."""
+        rows = await fetch(self._pool, _SQL["open_items"], session_id, list(item_ids))
+        return RunningTurn(**rows[0]) if rows else None
 
     async def heads(self, session_ids: Many[SessionId]) -> dict[SessionId, Head]:
         """See `EventStore.heads`."""

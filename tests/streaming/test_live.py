@@ -10,11 +10,11 @@ T = "turn"
 
 
 def delta(broker: FakeBroker, index: int, item: str = "i", attempt: int = 1, turn: str = T) -> None:
-    broker.live(S, "item.delta", turn, item_id=item, index=index, attempt=attempt, text=f"{index} ")
+    broker.live(S, "item.delta", turn, item_id=item, index=index, attempt=attempt, frame=index + 2, text=f"{index} ")
 
 
 def start(broker: FakeBroker, item: str = "i", attempt: int = 1, turn: str = T) -> None:
-    broker.live(S, "item.started", turn, item_id=item, kind="text", attempt=attempt)
+    broker.live(S, "item.started", turn, item_id=item, kind="text", attempt=attempt, frame=1)
 
 
 def commit(log: Log, broker: FakeBroker, type_: str, turn: str | None = T, **data: object) -> None:
@@ -49,7 +49,7 @@ async def test_frames_come_in_order_with_the_events_and_without_id() -> None:
         assert all(frame.id is None for frame in stream.frames if frame.event in ("item.started", "item.delta"))
 
 
-async def test_who_comes_in_mid_item_waits_for_its_completion() -> None:
+async def test_who_comes_in_mid_item_gets_a_snapshot_and_exactly_what_follows() -> None:
     log, broker = Log(), FakeBroker()
     commit(log, broker, "turn.started", attempt=1)
     async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
@@ -67,7 +67,85 @@ async def test_who_comes_in_mid_item_waits_for_its_completion() -> None:
         await mark(log, broker, early, late)
         whole = ["item.started", "0", "1", "item.started", "0", "2", "item.completed", "1", "runtime.event"]
         assert seen(early) == whole
-        assert seen(late) == ["item.started", "0", "item.completed", "1", "runtime.event"]
+        assert seen(late) == ["item.snapshot", *whole[2:]]
+        snapshot = late.frames[1]
+        assert snapshot.id is None
+        assert snapshot.json["data"] == {
+            "item_id": "i",
+            "kind": "text",
+            "attempt": 1,
+            "next_index": 1,
+            "text": "0 ",
+            "frames": {"runs": [[1, 2]], "cuts": [2]},
+        }
+        assert gateway.hub.room.used > 0
+        commit(log, broker, "turn.completed", attempt=1)
+        await early.sequence(log.last(S))
+        assert gateway.hub.room.used == 0
+
+
+def roll_up(broker: FakeBroker, next_index: int, item: str = "i") -> None:
+    text = "".join(f"{index} " for index in range(next_index))
+    frames = {"runs": [[1, next_index + 1]], "cuts": [2] * next_index}
+    said = {"item_id": item, "kind": "text", "attempt": 1, "next_index": next_index, "text": text, "frames": frames}
+    broker.live(S, "item.snapshot", T, **said)
+
+
+async def test_a_roll_up_is_shown_only_to_those_who_lack_something() -> None:
+    """It closes a hole, with what came behind the hole; where there is none it is kept for who joins later."""
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 1).opened()
+        start(broker)
+        delta(broker, 0)
+        roll_up(broker, 1)
+        for index in (1, 3, 4, 2, 5, 7, 8):
+            delta(broker, index)
+        roll_up(broker, 7)
+        delta(broker, 9)
+        roll_up(broker, 10)
+        roll_up(broker, 3)
+        late = await client.stream(S, 1).opened()
+        await late.until(lambda: len(late.frames) > 1)
+        delta(broker, 10)
+        await mark(log, broker, stream, late)
+        shown = ["item.started", *"012345", "item.snapshot", "7", "8", "9", "10", "runtime.event"]
+        assert seen(stream) == shown
+        assert seen(late) == ["item.snapshot", "10", "runtime.event"]
+        assert late.frames[1].json["data"]["next_index"] == 10
+
+
+async def test_texts_that_are_kept_for_joiners_are_bounded() -> None:
+    """Beyond the room those who are there go on; who joins waits for the next roll-up or the completion."""
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    limits = Limits(open_items_bytes=300)
+    async with stream_gateway(log, broker, limits) as gateway, watching(gateway.url) as (client,):
+        early = await client.stream(S, 1).opened()
+        start(broker)
+        for index in range(5):
+            delta(broker, index)
+        assert gateway.hub.room.used == 0
+        late = await client.stream(S, 1).opened()
+        delta(broker, 5)
+        commit(log, broker, "item.completed", item_id="i", attempt=1)
+        await mark(log, broker, early, late)
+        assert seen(early) == ["item.started", *"012345", "item.completed", "runtime.event"]
+        assert seen(late) == ["item.completed", "runtime.event"]
+
+
+async def test_who_joins_sees_the_newest_progress() -> None:
+    log, broker = Log(), FakeBroker()
+    commit(log, broker, "turn.started", attempt=1)
+    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
+        early = await client.stream(S, 1).opened()
+        for fraction in (0.1, 0.2):
+            broker.live(S, "tool.progress", T, item_id="i", tool_call_id="c", attempt=1, fraction=fraction)
+        await early.until(lambda: len(early.frames) == 3)
+        late = await client.stream(S, 1).opened()
+        await late.event("tool.progress")
+        assert [frame.json["data"]["fraction"] for frame in late.frames[1:]] == [0.2]
 
 
 async def joined(client: Client, viewers: int) -> Stream:
@@ -90,7 +168,7 @@ async def test_a_delta_behind_a_hole_is_not_shown() -> None:
 
 
 async def test_ghosts_are_dropped() -> None:
-    """Frames of completed items, of older attempts, of turns that are over; roll-ups nobody needs."""
+    """Frames of completed items, of older attempts, of turns that are over."""
     log, broker = Log(), FakeBroker()
     commit(log, broker, "turn.started", attempt=1)
     async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,):
@@ -109,7 +187,7 @@ async def test_ghosts_are_dropped() -> None:
         delta(broker, 0, "l", attempt=2)
         start(broker, "m", attempt=2)
         await mark(log, broker, stream)
-        expected = ["item.started", "item.completed", "item.started", "turn.started", "item.started", "turn.completed"]
+        expected = ["item.started", "item.completed", "item.started", "turn.started", "item.snapshot", "turn.completed"]
         assert seen(stream) == [*expected, "runtime.event"]
 
 

@@ -22,6 +22,7 @@ from domain.ids import CommandKey, Fence, Ordinal, SessionId, TurnId, WorkerId
 from domain.parts import TextPart
 from infra.embedded import EmbeddedNats
 from infra.nats.connection import BrokerConnection
+from infra.nats.live import open_live_reader
 from infra.nats.notifier import NatsNotifier
 from infra.pipeline.pipeline import Pipeline
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
@@ -33,6 +34,7 @@ from services.gateway.agent_client import AgentClient, Heads, ReplayPage
 from services.gateway.app import create_app as create_gateway_app
 from services.gateway.deps import GatewayDeps
 from services.gateway.main import SessionSubscriber
+from services.gateway.open_items import StoredOpenItems
 from services.gateway.sse.hub import Hub
 from services.gateway.sse.limits import Limits
 from services.gateway.sse.ports import Agent, Listener, Subscriber, Subscription
@@ -278,7 +280,10 @@ async def _gateway(settings: Settings, agent_url: str, limits: Limits | None) ->
     ):
         await broker.connected()
         agent, subscriber = HookedAgent(client), HookedSubscriber(SessionSubscriber(broker))
-        async with Hub(agent, subscriber, limits) as hub:
+        async with (
+            open_live_reader(broker) as reader,
+            Hub(agent, subscriber, limits, StoredOpenItems(reader, client)) as hub,
+        ):
             deps = replace(deps, hub=hub)
             served = Served(create_gateway_app(deps))
             async with served.running():

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from services.gateway.sse.frames import ClosingReason, closing
-from services.gateway.sse.live import ALWAYS
 from services.gateway.sse.ports import chunk_of
 from services.gateway.sse.viewer import Viewer
 
@@ -14,7 +13,8 @@ _FLUSH_BYTES = 256 * 1024
 
 
 class _Entry(NamedTuple):
-    """Something to show. `sequence` 0: a temporary frame. `tick`: who must have been there (see `live`)."""
+    """Something to show. `sequence` 0: a temporary frame, for those who had joined at `tick`: who came later has it in
+    the snapshot of its join."""
 
     sequence: int
     tick: int
@@ -22,8 +22,8 @@ class _Entry(NamedTuple):
 
 
 class FanOut:
-    """`shown` is the last sequence that was handed to viewers, which happens at the end of a loop step; `tick` counts
-    these steps. A joined viewer has been given everything up to `shown` that it may see."""
+    """`shown` is the last sequence that was handed to viewers, which happens at the end of a loop step; `tick` grows
+    with each join. A joined viewer has been given everything up to `shown` that it may see."""
 
     def __init__(self) -> None:
         self.shown = 0
@@ -40,9 +40,12 @@ class FanOut:
         self.shown = self._last = sequence
 
     def join(self, viewer: Viewer) -> None:
+        """The viewer gets the events that wait to be flushed, and whatever comes from now on."""
+        self.tick += 1
         viewer.joined = True
         viewer.joined_at = self.tick
         self._viewers.add(viewer)
+        self.flush()
 
     def leave(self, viewer: Viewer) -> None:
         self._viewers.discard(viewer)
@@ -68,7 +71,7 @@ class FanOut:
     def event(self, sequence: int, block: bytes) -> None:
         """The next committed event."""
         self._last = sequence
-        self._add(_Entry(sequence, ALWAYS, block))
+        self._add(_Entry(sequence, 0, block))
 
     def frame(self, tick: int, block: bytes) -> None:
         """A temporary frame for those who have been there since that tick."""
@@ -83,10 +86,9 @@ class FanOut:
         if not entries:
             return
         before, self.shown = self.shown, self._last
-        self.tick += 1
         if not self._viewers:
             return
-        ticks = sorted({entry.tick for entry in entries if entry.tick != ALWAYS})
+        ticks = sorted({entry.tick for entry in entries if not entry.sequence})
         chunk = chunk_of(b"".join([entry.block for entry in entries]))
         parts: dict[tuple[int, int], bytes] = {}
         # A push may end a viewer but never takes it out of this set: its own task does that later.
@@ -107,7 +109,8 @@ class FanOut:
     def _push_part(
         self, viewer: Viewer, entries: list[_Entry], parts: dict[tuple[int, int], bytes], unseen: int
     ) -> None:
-        """For a viewer that came in mid-item (it lacks the first `unseen` ticks), or that knows more than the feed."""
+        """For a viewer that joined after some of these frames (the first `unseen` ticks), or knows more than the
+        feed."""
         key = (viewer.cursor, unseen)
         part = parts.get(key)
         if part is None:
@@ -123,4 +126,4 @@ class FanOut:
 def _may_see(viewer: Viewer, entry: _Entry) -> bool:
     if entry.sequence:
         return entry.sequence > viewer.cursor
-    return entry.tick == ALWAYS or viewer.joined_at <= entry.tick
+    return viewer.joined_at <= entry.tick

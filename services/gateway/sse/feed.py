@@ -6,7 +6,8 @@ double, a later one is held while the jump is healed. Nothing here waits but the
 
 import asyncio
 from asyncio import Task
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 import msgspec
 import structlog
@@ -18,12 +19,16 @@ from services.gateway.sse import frames
 from services.gateway.sse.fanout import FanOut
 from services.gateway.sse.held import Held
 from services.gateway.sse.limits import Limits
-from services.gateway.sse.live import WATCHED, Frame, LiveFrames, decode_frame
-from services.gateway.sse.ports import ReplayPage, SessionHead
+from services.gateway.sse.live import WATCHED, Frame, LiveFrames, Shown, decode_frame
+from services.gateway.sse.open_item import Room
+from services.gateway.sse.ports import OpenItems, OpenItemsUnavailable, ReplayPage, SessionHead, chunk_of
 from services.gateway.sse.replays import Replays
 from services.gateway.sse.viewer import Viewer
 
 _log = structlog.get_logger(__name__)
+
+_AGAIN_AFTER = (0.02, 0.1)
+"""Seconds before the second and the third look for what is open."""
 
 _DOUBTS = 50
 """Empty replays in a row until what was told is not believed any more."""
@@ -49,9 +54,12 @@ class SessionFeed:
         replays: Replays,
         limits: Limits,
         check: Callable[[str, float], None],
-        spawn: "Callable[[SessionFeed], Task[None]]",
+        spawn: "Callable[[Coroutine[Any, Any, None]], Task[None]]",
+        open_items: OpenItems | None,
+        room: Room,
     ) -> None:
-        """`check(session_id, delay)` asks for the head after a delay; `spawn` starts `heal` in the hub's task group."""
+        """`check(session_id, delay)` asks for the head after a delay; `spawn` runs a task in the hub's group;
+        `open_items`: who else knows what is open."""
         self.session_id = session_id
         self.edge: int | None = None
         self.closed = False
@@ -63,7 +71,11 @@ class SessionFeed:
         self._out = FanOut()
         # With a whole page it must fit a viewer's buffer, since both may be let go in one loop step.
         self._held = Held(limits.viewer_buffer_bytes // 4)
-        self._live = LiveFrames()
+        self._live = LiveFrames(room)
+        self._early: list[tuple[Frame, bytes]] = []
+        self._unsure = True
+        self._open_items = open_items
+        self._reading: Task[None] | None = None
         self._wanted = 0
         self._doubts = 0
         self._healing: Task[None] | None = None
@@ -92,6 +104,9 @@ class SessionFeed:
             self._accept(event.sequence, event.type, event.turn_id, envelope)
             if self._held.waiting:
                 self._release()
+        elif event.type in WATCHED:
+            # It came by the replay, before this feed began perhaps; frames of its item may still be on their way.
+            self._live.observe(event.type, event.turn_id, envelope)
 
     def on_live(self, frame: bytes) -> None:
         if not frames.one_line(frame):
@@ -118,6 +133,7 @@ class SessionFeed:
             self._check(self.session_id, 0.0)
 
     def on_gap(self) -> None:
+        self._unsure = True
         self._check(self.session_id, 0.0)
 
     # What the store says -------------------------------------------------------------------------------------------
@@ -128,21 +144,28 @@ class SessionFeed:
         if self.edge is None:
             self.edge = last
             self._out.begin(last)
+            # Their items may be completed in what is behind us.
+            self._early = self._held.take_frames(last)
             self._release()
         if head.closed and last == self.edge:
             self.closed = True
             self._out.end("closed", after_backlog=True)
         self._want(last)
+        if self._unsure:
+            self._unsure = False
+            if head.active_turn_id is not None:
+                self._read_open_items()
 
     # Viewers -------------------------------------------------------------------------------------------------------
 
     def join(self, viewer: Viewer) -> bool:
-        """From now on the viewer is given what comes, if it has everything that was shown. (A snapshot of the open
-        items is to be fetched before the last page and registered here with the tick of the join: the delivery
-        work's.)"""
+        """From now on the viewer is given what comes, if it has everything that was shown; first of all what is open.
+        (What is found out about open items later is shown to all who have joined.)"""
         if self.edge is None or viewer.cursor < self.shown:
             return False
         self._out.join(viewer)
+        if not viewer.over and (shown := self._live.for_joiner()):
+            viewer.push(chunk_of(b"".join([frames.live(one.type, one.frame) for one in shown])), viewer.cursor)
         if self.closed:
             viewer.end_after_backlog("closed")
         return True
@@ -159,8 +182,10 @@ class SessionFeed:
         """The last viewer has gone."""
         self._held.clear()
         self._out.clear()
-        if self._healing is not None:
-            self._healing.cancel()
+        self._live.forget()
+        for task in (self._healing, self._reading):
+            if task is not None:
+                task.cancel()
 
     # Merge ---------------------------------------------------------------------------------------------------------
 
@@ -169,6 +194,7 @@ class SessionFeed:
         if self._held.full:
             self._held.clear()
             self._live.forget()
+            self._unsure = True
 
     def _accept(self, sequence: int, type_: str, turn_id: str | None, envelope: bytes, block: bytes = b"") -> None:
         self.edge = sequence
@@ -196,16 +222,46 @@ class SessionFeed:
             self._show_frame(frame, raw)
 
     def _show_frame(self, frame: Frame, raw: bytes) -> None:
-        tick = self._live.admit(frame, self._out.tick)
-        if tick is not None:
-            self._out.frame(tick, frames.live(frame.type, raw))
+        self._show(self._live.admit(frame, raw, self._out.tick))
+        if self._live.hole:
+            self._live.hole = False
+            self._read_open_items()
+
+    def _show(self, shown: Iterable[Shown]) -> None:
+        for tick, type_, raw in shown:
+            self._out.frame(tick, frames.live(type_, raw))
+
+    # Open items ----------------------------------------------------------------------------------------------------
+
+    def _read_open_items(self) -> None:
+        if self._open_items is not None and self._reading is None:
+            self._reading = self._spawn(self.read_open_items(self._open_items))
+
+    async def read_open_items(self, source: OpenItems) -> None:
+        """Close holes by what others kept. A frame may not have been kept yet a moment after it was published, hence
+        the repeats; what is missing then waits for the next roll-up or the completion."""
+        try:
+            for pause in (0.0, *_AGAIN_AFTER):
+                await asyncio.sleep(pause)
+                early, self._early = self._early, []
+                self._show(self._live.merge(await source.read(self.session_id, early), self._out.tick))
+                if self._live.whole:
+                    return
+        except OpenItemsUnavailable:
+            # Told of a gap when the broker is back.
+            return
+        except Exception:  # noqa: BLE001 - root of a task: viewers wait for the completion
+            _log.exception("open items unknown", session_id=self.session_id)
+        finally:
+            self._reading = None
+            self._early = []
 
     # Healing -------------------------------------------------------------------------------------------------------
 
     def _want(self, sequence: int) -> None:
         self._wanted = max(self._wanted, sequence)
         if self._healing is None and self.edge is not None and self._wanted > self.edge:
-            self._healing = self._spawn(self)
+            self._healing = self._spawn(self.heal())
 
     async def heal(self) -> None:
         """Close the jump: hold for a moment, then one replay for all. What comes meanwhile is held in order."""
@@ -267,6 +323,8 @@ class SessionFeed:
     def _skip(self, head: int) -> None:
         """A larger jump: the feed goes to the head, and every viewer pulls what it lacks with its own backpressure."""
         self._live.forget()
+        self._unsure = True
+        self._check(self.session_id, 0.0)
         self.edge = head
         self._out.begin(head)
         for viewer in self._out.viewers():

@@ -15,7 +15,8 @@ from services.gateway.sse import frames
 from services.gateway.sse.feed import SessionFeed
 from services.gateway.sse.inquiry import Inquiry
 from services.gateway.sse.limits import Limits
-from services.gateway.sse.ports import Agent, SessionHead, Subscriber, Subscription
+from services.gateway.sse.open_item import Room
+from services.gateway.sse.ports import Agent, OpenItems, SessionHead, Subscriber, Subscription
 from services.gateway.sse.replays import Replays
 from services.gateway.sse.viewer import Viewer
 
@@ -36,11 +37,21 @@ class Hub:
     """Use as `async with Hub(...)`: its tasks live inside. Everything that must happen when a connection ends is
     synchronous, so a cancelled request cannot leave a subscription behind."""
 
-    def __init__(self, agent: Agent, subscriber: Subscriber, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        subscriber: Subscriber,
+        limits: Limits | None = None,
+        open_items: OpenItems | None = None,
+    ) -> None:
         self.agent = agent
         self.limits = limits or Limits()
         self.draining = False
+        self.room = Room(self.limits.open_items_bytes)
+        """What open items take here."""
+
         self._subscriber = subscriber
+        self._open_items = open_items
         self._sessions: dict[str, _Held] = {}
         self._viewers: set[Viewer] = set()
         self._streams = 0
@@ -134,7 +145,9 @@ class Hub:
             viewer.end(frames.closing("draining", frames.jittered(self.limits.retry_milliseconds)))
 
     def _start(self, session_id: str) -> _Held:
-        feed = SessionFeed(session_id, self.replays, self.limits, self.check, self._spawn)
+        feed = SessionFeed(
+            session_id, self.replays, self.limits, self.check, self._tasks.create_task, self._open_items, self.room
+        )
         held = self._sessions[session_id] = _Held(feed, asyncio.get_running_loop().create_future())
         self._tasks.create_task(self._subscribe(held))
         return held
@@ -168,9 +181,6 @@ class Hub:
         if held.subscription is not None:
             held.subscription.close()
             held.subscription = None
-
-    def _spawn(self, feed: SessionFeed) -> Task[None]:
-        return self._tasks.create_task(feed.heal())
 
     def _learn(self, session_id: str, head: SessionHead, epoch: int) -> None:
         if self._epoch not in (None, epoch):

@@ -13,6 +13,10 @@ class Limits:
     viewer_buffer_bytes: int = 1 << 20
     """What may wait for one viewer, beside at most 64 KiB and one write in its transport."""
 
+    open_items_bytes: int = 128 << 20
+    """Texts of open items that are kept for viewers who join, of all sessions; beyond it they wait for the
+    completion."""
+
     comment_seconds: float = 10.0
     """No stream is silent for longer: proxies cut silent ones, often after 60 s, some after 15."""
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Many
 from typing import Literal, Protocol
 
+from services.gateway.sse.live import Frame
+
 
 class SessionHead(Protocol):
     """Where a session stands, as the agent service read it after it was asked."""
@@ -53,6 +55,19 @@ class Agent(Protocol):
     ) -> ReplayPage: ...
 
     async def heads(self, session_ids: Many[str]) -> Heads: ...
+
+
+class OpenItemsUnavailable(Exception):
+    """Nobody tells what is open: viewers wait for roll-ups and completions."""
+
+
+class OpenItems(Protocol):
+    """What is kept elsewhere of a session's open items."""
+
+    async def read(self, session_id: str, early: Many[tuple[Frame, bytes]]) -> Many[tuple[Frame, bytes]]:
+        """Temporary frames in the order of their publication, then those of `early`, without those whose item, turn or
+        attempt is past as of now. Raises OpenItemsUnavailable."""
+        ...
 
 
 class Listener(Protocol):

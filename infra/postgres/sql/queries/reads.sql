@@ -81,6 +81,28 @@ SELECT
     ), 0)::float8 AS seconds
 FROM (SELECT pg_current_snapshot() AS now) AS s;
 
+-- name: open_items
+-- Which of those items ($2) the running turn has in the log by now, and of which calls the final result.
+SELECT
+    t.turn_id::text AS turn_id, t.attempt,
+    array(
+        SELECT e.payload ->> 'item_id' FROM events AS e
+        WHERE
+            e.session_id = s.session_id AND e.sequence > t.first_sequence AND e.turn_id = t.turn_id
+            AND e.type = 'item.completed' AND e.payload ->> 'item_id' = any($2::text[])
+    ) AS completed,
+    array(
+        SELECT e.payload ->> 'item_id' FROM events AS e
+        WHERE
+            e.session_id = s.session_id AND e.sequence > t.first_sequence AND e.turn_id = t.turn_id
+            AND e.type = 'tool_result.snapshot' AND (e.payload ->> 'final')::boolean
+            AND e.payload ->> 'item_id' = any($2::text[])
+    ) AS answered
+FROM sessions AS s
+INNER JOIN turns AS t
+    ON t.session_id = s.session_id AND t.generation = s.turns_generation AND t.turn_id = s.active_turn_id
+WHERE s.session_id = $1::uuid AND t.status = 'running';
+
 -- name: turn_events
 SELECT
     e.session_id::text AS session_id, e.sequence, e.event_id::text AS event_id, e.type, e.schema_version,
