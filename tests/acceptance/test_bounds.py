@@ -13,7 +13,6 @@ import pytest
 from tests.support.client import Client, terminal
 from tests.support.cluster import Cluster
 from tests.support.peers import frames_of, raw_stream
-from tests.support.processes import RoleProcess
 from tests.support.sse import assert_gapless
 from tests.support.waiting import eventually
 
@@ -129,27 +128,16 @@ async def test_d07_a_reader_of_ten_kilobytes_a_second(cluster: Cluster) -> None:
     await slow_reader(cluster, turns=400, size=10 * KIB, bytes_a_second=10_000)
 
 
-class Resources:
-    """What a gateway holds, as the kernel, the broker and the database see it."""
-
-    def __init__(self, cluster: Cluster, gateway: RoleProcess) -> None:
-        self._cluster = cluster
-        self._gateway = gateway
-
-    def descriptors(self) -> int:
-        return len(os.listdir(f"/proc/{self._gateway.pid}/fd"))
-
-    async def viewers(self, client: Client) -> dict[str, float]:
-        """Its own counts, by metric."""
-        text = (await client.http.get("/metrics")).text
-        lines = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
-        return {name: float(value) for name, value in lines if "viewer" in name or "subscription" in name}
+async def streams_of(client: Client) -> dict[str, float]:
+    """What the gateway counts: open streams and subscriptions."""
+    lines = [line.rsplit(" ", 1) for line in (await client.http.get("/metrics")).text.splitlines()]
+    names = ("turnlog_viewers", "turnlog_subscriptions")
+    return {name: float(value) for name, value in (line for line in lines if len(line) == 2) if name in names}
 
 
 async def abort_again_and_again(cluster: Cluster, cycles: int) -> None:
     gateway = cluster.gateways[0]
     client = cluster.client(0)
-    resources = Resources(cluster, gateway)
     sessions = [await client.create("echo") for _ in range(10)]
     for session in sessions:
         await client.run(session, "one two three")
@@ -158,7 +146,10 @@ async def abort_again_and_again(cluster: Cluster, cycles: int) -> None:
     async def cycle() -> None:
         session = dice.choice(sessions)
         async with raw_stream(gateway.port or 0, session) as peer:
-            if dice.random() < 0.7:
+            if dice.random() < 0.3:
+                head = await asyncio.get_running_loop().sock_recv(peer, 4096)
+                assert head.startswith(b"HTTP/1.1 200 "), head
+            elif dice.random() < 0.7:
                 await asyncio.sleep(dice.random() * 0.02)
             if dice.random() < 0.5:
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -173,7 +164,8 @@ async def abort_again_and_again(cluster: Cluster, cycles: int) -> None:
 
     async def held() -> tuple[int, dict[str, float], int]:
         rows = await cluster.fetch("SELECT count(*) AS n FROM pg_stat_activity WHERE usename LIKE '%gateway%'")
-        return resources.descriptors(), await resources.viewers(client), rows[0]["n"]
+        descriptors = len(os.listdir(f"/proc/{gateway.pid}/fd"))
+        return descriptors, await streams_of(client), rows[0]["n"]
 
     async def at_rest() -> tuple[int, dict[str, float], int] | None:
         before = await held()
@@ -182,6 +174,7 @@ async def abort_again_and_again(cluster: Cluster, cycles: int) -> None:
 
     base = await eventually(at_rest, "the gateway is at rest")
     assert base is not None
+    assert base[1] == {"turnlog_viewers": 0.0, "turnlog_subscriptions": 0.0}
     await burst(cycles)
 
     async def back() -> bool:

@@ -20,7 +20,7 @@ async def raw_stream(
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         peer.setblocking(False)
         await loop.sock_connect(peer, ("127.0.0.1", port))
-        request = f"GET /v1/sessions/{session}/events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n"
+        request = f"GET /v1/sessions/{session}/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n"
         if authorization:
             request += f"Authorization: {authorization}\r\n"
         await loop.sock_sendall(peer, f"{request}Last-Event-ID: {after}\r\n\r\n".encode())
