@@ -11,14 +11,25 @@ from tests.support.sse import Stream, assert_gapless
 
 pytestmark = pytest.mark.timeout(120)
 
-SESSIONS = 50
 TURNS = 10
 
 
-async def test_c03_fifty_sessions_of_ten_turns(cluster: Cluster) -> None:
+async def test_c03_many_sessions_of_ten_turns(cluster: Cluster) -> None:
     """C03: submitted in turn at both gateways, watched at the other one; executed in the order of acceptance."""
+    await converse(cluster, 25)
+
+
+@pytest.mark.soak
+async def test_c03_fifty_sessions_of_ten_turns(cluster: Cluster) -> None:
+    """Ten times in a row, in the same installation."""
+    for _ in range(10):
+        await converse(cluster, 50)
+
+
+async def converse(cluster: Cluster, count: int) -> None:
+    """So many sessions at once; all events of all of them are judged at the end."""
     clients = (cluster.client(0), cluster.client(1))
-    sessions = await asyncio.gather(*(clients[n % 2].create("echo") for n in range(SESSIONS)))
+    sessions = await asyncio.gather(*(clients[n % 2].create("echo") for n in range(count)))
     streams = [clients[(n + 1) % 2].stream(session, 0) for n, session in enumerate(sessions)]
     queues = await asyncio.gather(*(fill(clients, session) for session in sessions))
     await asyncio.gather(*(ended(stream) for stream in streams))

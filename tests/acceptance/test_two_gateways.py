@@ -70,8 +70,8 @@ async def test_cut_in_mid_turn_after_every_event(cluster: Cluster) -> None:
     assert seen[-1].turn_id == turn
 
 
-async def test_nobody_watches_and_the_turn_goes_on(cluster: Cluster) -> None:
-    """R05, P08: a whole turn without one viewer, then everything from zero."""
+async def test_r05_p08_nobody_watches_and_the_turn_goes_on(cluster: Cluster) -> None:
+    """Claude-Code-Agent-Monitor#307, vercel/ai#470: a whole turn without one viewer, then everything from zero."""
     a = cluster.client(0)
     session = await a.create("echo")
     turn = (await a.submit(session, "hello there"))["turn_id"]
@@ -101,7 +101,7 @@ async def test_a_killed_gateway_does_not_stop_the_turn(cluster: Cluster, tmp_pat
 
 
 async def test_c07_the_same_key_from_twenty_clients(cluster: Cluster) -> None:
-    """C07: over two gateways at once: one turn, twenty equal replies; another body with that key is refused."""
+    """langgenius/dify#39685: over two gateways at once: one turn, twenty equal replies; another body: 409."""
     clients = [cluster.client(number % 2) for number in range(20)]
     session = await clients[0].create("echo")
     path = f"/v1/sessions/{session}/turns"
@@ -133,8 +133,8 @@ def _place(turn: dict[str, int]) -> int:
     return turn["enqueue_sequence"]
 
 
-async def test_a_second_viewer_sees_what_the_first_submits(cluster: Cluster) -> None:
-    """C01: the stream belongs to the session: a tab that opened while it was idle gets the input and what follows."""
+async def test_c01_a_second_viewer_sees_what_the_first_submits(cluster: Cluster) -> None:
+    """mindconnect#26: the stream is the session's: a tab that opened while it was idle gets the input and the rest."""
     one, two = cluster.client(0), cluster.client(1)
     session = await one.create("echo")
     idle = await two.stream(session, 1).opened()
@@ -164,7 +164,7 @@ def _said(messages: list[dict[str, list[dict[str, str]]]]) -> list[str]:
 async def test_nats_is_down_in_mid_turn_and_comes_back_empty(clusters: Clusters) -> None:
     """Design §10: with the broker down submits get 202, turns complete, viewers get all within 6 s; wiped, too."""
     settings = {"TURNLOG_GATEWAY_HEADS_SECONDS": "1"}
-    async with clusters.start(gateways=2, own_servers=True, settings=settings) as cluster:
+    async with clusters.start(gateways=2, own_nats=1, settings=settings) as cluster:
         a, b = cluster.client(0), cluster.client(1)
         session = await a.create("slow")
         stream = await b.stream(session, 0).opened()
