@@ -7,6 +7,7 @@ import structlog
 from domain.errors import AgentUnavailable, TurnlogError
 from domain.ids import SessionId
 from infra.nats.connection import BrokerConnection
+from infra.nats.live import open_live_reader
 from infra.nats.subscriber import NatsSubscriber
 from infra.postgres.registrations import PostgresRegistrations
 from infra.settings import SettingMissing, Settings
@@ -19,6 +20,7 @@ from services.gateway.auth import Authenticator, UserTokens
 from services.gateway.deps import GatewayDeps
 from services.gateway.loopback import is_loopback
 from services.gateway.measures import measure_streams
+from services.gateway.open_items import StoredOpenItems
 from services.gateway.rates import Rates
 from services.gateway.sse.hub import Hub
 from services.gateway.sse.limits import Limits
@@ -94,7 +96,8 @@ async def run(settings: Settings) -> int:
         open_pool(settings, "gateway") as pool,
         open_nats(settings, "gateway") as broker,
         client as agent,
-        Hub(agent, SessionSubscriber(broker), stream_limits(settings)) as hub,
+        open_live_reader(broker) as reader,
+        Hub(agent, SessionSubscriber(broker), stream_limits(settings), StoredOpenItems(reader, agent)) as hub,
         asyncio.TaskGroup() as tasks,
     ):
         registrations = PostgresRegistrations(pool)
