@@ -2,9 +2,11 @@
 
 An agent is an async generator function that takes a `Turn` and yields what happens, or a pydantic-ai `Agent`:
 
-async def shout(turn): for word in turn.input.split(): yield word.upper() + " "                     # str: the next text
-yield ToolCall(tool_call_id="c1", name="lookup", arguments={"q": "x"}, idempotent=True) yield
-ToolResult(tool_call_id="c1", output="…")
+    async def shout(turn):
+        for word in turn.input.split():
+            yield word.upper() + " "  # str: the next text
+        yield ToolCall(tool_call_id="c1", name="lookup", arguments={"q": "x"}, idempotent=True)
+        yield ToolResult(tool_call_id="c1", output="…")
 
 The generator goes on after a `ToolCall` only once the call and its start are committed: run the tool after the yield.
 Returning completes the turn, raising fails it.
@@ -15,7 +17,8 @@ ToolCall(…)` returns, so:
 
     known = yield ToolCall(tool_call_id="c1", name="lookup", arguments={"q": "x"})
     output = known.output if known else lookup("x")
-    yield ToolResult(tool_call_id="c1", output=output)"""
+    yield ToolResult(tool_call_id="c1", output=output)
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -149,7 +152,9 @@ def asked(query: Callable[[str], Awaitable[Fate]]) -> Callable[[Function], Funct
     """For an agent whose work goes on in another service: `await query(turn_id)` is asked before a dead worker's turn
     is taken over by the next one. An error, or more than a few seconds, counts as `unknown`.
 
-    @asked(by_service) async def agent(turn): …"""
+        @asked(by_service)
+        async def agent(turn): ...
+    """
 
     def mark(function: Function) -> Function:
         function.query = query  # type: ignore[attr-defined]
