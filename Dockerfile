@@ -6,16 +6,16 @@ COPY requirements/bootstrap.lock requirements/runtime.lock requirements/
 RUN python -m venv /tools && /tools/bin/pip install --no-cache-dir --require-hashes -r requirements/bootstrap.lock
 RUN python -m venv --without-pip .venv \
     && /tools/bin/uv pip sync --no-cache --python .venv/bin/python --require-hashes requirements/runtime.lock
-COPY turnlog.py turnlog_main.py ./
+COPY turnlog.py turnlog_main.py turnlog_packages.py ./
 COPY domain domain
 COPY projections projections
 COPY infra infra
 COPY services services
-# The project runs from this directory; its entry pins its own packages (see turnlog_main.py).
+# The project runs from this directory; its entry pins its own packages (see turnlog_packages.py).
 RUN echo /app > "$(.venv/bin/python -c 'import site; print(site.getsitepackages()[0])')/turnlog.pth" \
     && printf '#!/app/.venv/bin/python\nfrom turnlog_main import main\n\nmain()\n' > .venv/bin/turnlog \
     && chmod 0755 .venv/bin/turnlog \
-    && .venv/bin/python -m compileall -q domain projections infra services turnlog.py turnlog_main.py
+    && .venv/bin/python -m compileall -q domain projections infra services turnlog.py turnlog_main.py turnlog_packages.py
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --no-create-home turnlog

@@ -1,7 +1,7 @@
 """Loads users' agent objects (`module:name`) and explains in one line why one cannot be loaded.
 
-Users' modules come from PYTHONPATH and, last, from the working directory (see `turnlog_main`). Turnlog's own packages
-win over same-named ones of the user's; whoever trips over that is told which of theirs clashed, and what to do.
+Users' modules come from PYTHONPATH and, last, from the working directory. Turnlog's own packages win over same-named
+ones of the user's (see `turnlog_packages`); whoever trips over that is told which of theirs clashed, and what to do.
 """
 
 import sys
@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from turnlog_main import OWN, ROOT
+from turnlog_packages import OWN, ROOT
 
 
 class UnloadableObject(ImportError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from turnlog_main import OWN
+from turnlog_packages import OWN
 
 STRANGER = "raise SystemExit('a stranger was imported')\n"
 LOAD = """
@@ -112,3 +112,12 @@ def test_a_spawned_child_is_pinned_too(users: Path) -> None:
     )
     done = run(users, sys.executable, "parent.py", pythonpath=".")
     assert (done.stdout, done.stderr) == ("mine\n", "")
+
+
+def test_what_pins_the_packages_imports_none_of_them(users: Path) -> None:
+    """Neither it nor the entry may need what they pin: there was a circle through the command line once."""
+    told = "import sys, turnlog_packages; print([name for name in turnlog_packages.OWN if name in sys.modules])"
+    assert run(users, sys.executable, "-c", told, pythonpath=None).stdout == "[]\n"
+    entry = "import sys, services.paths; print('turnlog_main' in sys.modules, 'services.cli' in sys.modules)"
+    done = run(users, sys.executable, "-c", "import turnlog_packages; turnlog_packages.pin();" + entry, pythonpath=".")
+    assert (done.stdout, done.stderr) == ("False False\n", "")
