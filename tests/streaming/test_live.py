@@ -1,6 +1,12 @@
 """Temporary frames: shown in order, without id, never a delta with a hole, never a ghost."""
 
+import asyncio
+from collections.abc import Sequence as Many
+
+import msgspec
+
 from services.gateway.sse.limits import Limits
+from services.gateway.sse.live import Frame, decode_frame
 from tests.support.client import Client
 from tests.support.sse import Stream
 from tests.support.streaming import FakeBroker, Log, stream_gateway, watching
@@ -222,3 +228,49 @@ async def test_a_short_jump_costs_no_delta() -> None:
         await stream.until(lambda: seen(stream)[-1:] == ["2"])
         event = "runtime.event"
         assert seen(stream) == ["item.started", "0", event, event, "1", event, "2"]
+
+
+class Kept:
+    """What somebody else keeps of open items; the first answers lack what was published just now."""
+
+    def __init__(self, *answers: int) -> None:
+        self.answers = list(answers)
+        self.asked = 0
+
+    async def read(self, session_id: str, early: Many[tuple[Frame, bytes]]) -> list[tuple[Frame, bytes]]:
+        self.asked += 1
+        count = self.answers.pop(0)
+        frames: list[tuple[str, dict[str, object]]] = [("item.started", {"kind": "text", "frame": 1})]
+        frames += [("item.delta", {"index": i, "frame": i + 2, "text": f"{i} "}) for i in range(count)]
+        ids = {"item_id": "i", "attempt": 1}
+        raws = [
+            msgspec.json.encode({"session_id": S, "type": type_, "turn_id": T, "data": {**ids, **data}})
+            for type_, data in frames
+        ]
+        return [*((decode_frame(raw), raw) for raw in raws), *early]
+
+
+async def test_a_hole_is_closed_by_what_others_kept_with_three_looks_at_most() -> None:
+    for answers, shown in (((2, 2, 4), ["item.snapshot", "6", "item.completed"]), ((2, 2, 2), ["item.completed"])):
+        log, broker, kept = Log(), FakeBroker(), Kept(*answers)
+        commit(log, broker, "turn.started", attempt=1)
+        async with (
+            stream_gateway(log, broker, open_items=kept) as gateway,
+            watching(gateway.url) as (client,),
+        ):
+            stream = await client.stream(S, 1).opened()
+            start(broker)
+            for index in (0, 1, 4, 5):
+                delta(broker, index)
+            while kept.asked < 3:
+                await asyncio.sleep(0.01)
+            if len(shown) > 1:
+                await stream.event("item.snapshot")
+            delta(broker, 6)
+            commit(log, broker, "item.completed", item_id="i", attempt=1)
+            await stream.sequence(2)
+            assert seen(stream) == ["item.started", "0", "1", *shown]
+            assert kept.asked == 3
+            if len(shown) > 1:
+                snapshot = next(frame for frame in stream.frames if frame.event == "item.snapshot")
+                assert snapshot.json["data"]["text"] == "0 1 2 3 4 5 "

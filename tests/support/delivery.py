@@ -163,6 +163,15 @@ class Writer:
         return self._running.attempt
 
     @property
+    def claim(self) -> replies.ClaimedTurn:
+        """Of the running turn."""
+        return self._running
+
+    def skip_to(self, frame: int) -> None:
+        """Somebody else has taken the frame numbers up to there."""
+        self._frame = frame
+
+    @property
     def _running(self) -> replies.ClaimedTurn:
         assert self._claim is not None, "no turn was started"
         return self._claim

@@ -25,7 +25,7 @@ from services.gateway.sse.cursor import cursor_of
 from services.gateway.sse.hub import Hub
 from services.gateway.sse.limits import Limits
 from services.gateway.sse.peer import StreamProtocol
-from services.gateway.sse.ports import Listener
+from services.gateway.sse.ports import Listener, OpenItems
 from services.gateway.sse.response import EventStream
 from services.lifecycle import Life, listen, serve
 from tests.support.client import Client
@@ -193,10 +193,14 @@ def stream_app(hub: Hub) -> Litestar:
 
 @asynccontextmanager
 async def stream_gateway(
-    agent: Any, broker: Any, limits: Limits | None = None, drain_seconds: float = 0.0
+    agent: Any,
+    broker: Any,
+    limits: Limits | None = None,
+    drain_seconds: float = 0.0,
+    open_items: OpenItems | None = None,
 ) -> AsyncIterator[StreamGateway]:
     """Serves until the block ends (or the test stops its life)."""
-    async with Hub(agent, broker, limits) as hub:
+    async with Hub(agent, broker, limits, open_items) as hub:
         listener = listen("127.0.0.1", 0)
         life = Life()
         served = asyncio.create_task(
