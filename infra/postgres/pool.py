@@ -31,6 +31,12 @@ UNREACHABLE: tuple[type[BaseException], ...] = (
 )
 """The server is gone, going, full or starting: the outcome of what was under way is not known."""
 
+_IN_THE_WAY: tuple[type[BaseException], ...] = (
+    asyncpg.LockNotAvailableError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+)
+
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds that the server enforces on every connection, in milliseconds."""
@@ -125,13 +131,14 @@ async def create_pool(
 
 
 async def fetch(pool: Pool, statement: Statement, *args: Any, timeout: float = 5.0) -> list[Any]:
-    """Rows of one plain read, its own snapshot, its own short use of a connection. Raises StoreUnavailable where the
-    server cannot be reached or no connection becomes free within `timeout` seconds."""
+    """Rows of one statement, its own snapshot, its own short use of a connection. Raises StoreUnavailable where the
+    server cannot be reached, no connection becomes free within `timeout` seconds, or another transaction was in the way
+    (a deadlock, a lock that is held for too long): the same statement may be tried again."""
     try:
         async with pool.acquire(timeout=timeout) as connection:
             rows: list[Any] = await connection.fetch(statement, *args)
             return rows
-    except UNREACHABLE as error:
+    except (*UNREACHABLE, *_IN_THE_WAY) as error:
         raise StoreUnavailable() from error
 
 

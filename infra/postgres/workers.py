@@ -4,7 +4,7 @@ from collections.abc import Sequence as Many
 
 import msgspec
 
-from domain.ids import Fence, Micros, SessionId, TurnId, WorkerId
+from domain.ids import Fence, SessionId, TurnId, WorkerId
 from infra.postgres.pool import Pool, execute, fetch
 from infra.postgres.sql import statements
 
@@ -12,12 +12,13 @@ _SQL = statements("workers")
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A claim as its holder sees it; `last_frame_at`: when the runtime last gave a frame."""
+    """A claim as its holder sees it; `silent_seconds`: for how long the runtime has given no frame, on the holder's
+    monotonic clock."""
 
     session_id: SessionId
     turn_id: TurnId
     fence: Fence
-    last_frame_at: Micros
+    silent_seconds: float
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ class PostgresWorkers:
             [claim.session_id for claim in held],
             [claim.turn_id for claim in held],
             [claim.fence for claim in held],
-            [claim.last_frame_at for claim in held],
+            [claim.silent_seconds for claim in held],
         )
         return Heartbeat(
             expires_in=self._lease,

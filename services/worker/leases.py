@@ -4,7 +4,7 @@ worker's loop, or keeps its connections, does not look like a death."""
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol
 
 import structlog
@@ -12,7 +12,7 @@ import structlog
 from domain import replies
 from domain.clock import Clock
 from domain.errors import Unavailable
-from domain.ids import Fence, Micros, SessionId, TurnId, WorkerId
+from domain.ids import Fence, SessionId, TurnId, WorkerId
 from infra.postgres.workers import Heartbeat, Held
 
 log = structlog.get_logger("turnlog.worker")
@@ -32,11 +32,11 @@ class Workers(Protocol):
 
 
 class _Claim:
-    __slots__ = ("claim", "last_frame_at")
+    __slots__ = ("claim", "last_frame")
 
-    def __init__(self, claim: replies.ClaimedTurn, now: Micros) -> None:
+    def __init__(self, claim: replies.ClaimedTurn, now: float) -> None:
         self.claim = claim
-        self.last_frame_at = now
+        self.last_frame = now
 
 
 class Leases:
@@ -62,6 +62,7 @@ class Leases:
         self._on_lost = on_lost
         self._on_interrupted = on_interrupted
         self._home = asyncio.get_running_loop()
+        self._broken: asyncio.Future[None] = self._home.create_future()
         self._waiters: list[asyncio.Future[None]] = []
         # Shared with the thread: the lock is held for a few instructions, never over an await.
         self._lock = threading.Lock()
@@ -76,6 +77,11 @@ class Leases:
         """The first heartbeat registers the worker."""
         self._thread.start()
 
+    async def watch(self) -> None:
+        """Belongs to the owner's TaskGroup, until cancelled: raises what the thread died of, since a worker that cannot
+        renew its lease must end instead of holding turns that are not its own any more."""
+        await asyncio.shield(self._broken)
+
     async def stop(self) -> None:
         """Ends the lease: what is still held may be taken over at once."""
         with self._lock:
@@ -83,7 +89,8 @@ class Leases:
             beating = self._beating
         if beating is not None:
             loop, woken = beating
-            loop.call_soon_threadsafe(woken.set)
+            with suppress(RuntimeError):  # a thread that has ended has closed its loop
+                loop.call_soon_threadsafe(woken.set)
         await asyncio.to_thread(self._thread.join, self._lease)
 
     def deadline(self) -> float:
@@ -104,7 +111,7 @@ class Leases:
     def hold(self, claim: replies.ClaimedTurn) -> None:
         """Heartbeats ask after this turn from now on."""
         with self._lock:
-            self._held[claim.turn_id] = _Claim(claim, self._clock.now())
+            self._held[claim.turn_id] = _Claim(claim, self._clock.monotonic())
 
     def release(self, turn_id: str) -> None:
         """It is over."""
@@ -114,10 +121,13 @@ class Leases:
     def touched(self, turn_id: str) -> None:
         held = self._held.get(turn_id)
         if held is not None:
-            held.last_frame_at = self._clock.now()
+            held.last_frame = self._clock.monotonic()
 
     def _live(self) -> None:
-        asyncio.run(self._beat())
+        try:
+            asyncio.run(self._beat())
+        except Exception as error:  # noqa: BLE001 - the thread's root: its owner is told
+            self._home.call_soon_threadsafe(self._broken.set_exception, error)
 
     async def _beat(self) -> None:
         woken = asyncio.Event()
@@ -138,13 +148,14 @@ class Leases:
             await self._leave(workers)
 
     async def _once(self, workers: Workers) -> bool:
+        now = self._clock.monotonic()
         with self._lock:
             held = [
                 Held(
                     SessionId(held.claim.session_id),
                     TurnId(held.claim.turn_id),
                     Fence(held.claim.fence),
-                    held.last_frame_at,
+                    max(0.0, now - held.last_frame),
                 )
                 for held in self._held.values()
             ]

@@ -93,6 +93,7 @@ async def run(settings: Settings) -> int:
             leases.start()
             try:
                 async with asyncio.TaskGroup() as tasks:
+                    watching = tasks.create_task(leases.watch())
                     announcing = tasks.create_task(_announce(PostgresCatalogue(pool), worker_id, agents))
                     wake = await subscriber.subscribe_wake(settings.worker.pool, claims.wake)
                     working = tasks.create_task(claims.run(life.stopping, settings.worker.drain_seconds))
@@ -102,6 +103,7 @@ async def run(settings: Settings) -> int:
                     )
                     announcing.cancel()
                     await working
+                    watching.cancel()
                     wake.close()
             finally:
                 await leases.stop()

@@ -24,6 +24,7 @@ class Registry:
         self.beats: list[tuple[float, list[Held]]] = []
         self.threads: set[str] = set()
         self.down = False
+        self.fault: Exception | None = None
         self.lost: set[TurnId] = set()
         self.interrupted: set[TurnId] = set()
         self.left = False
@@ -31,6 +32,8 @@ class Registry:
     async def heartbeat(self, worker_id: WorkerId, held: list[Held]) -> Heartbeat:
         if self.down:
             raise StoreUnavailable()
+        if self.fault is not None:
+            raise self.fault
         self.threads.add(threading.current_thread().name)
         self.beats.append((time.monotonic(), held))
         return Heartbeat(expires_in=0.4, lost=self.lost, interrupted=self.interrupted)
@@ -147,3 +150,30 @@ async def test_the_deadline_passes_while_the_database_is_away(stand: Stand) -> N
         return stand.leases.steady()
 
     await eventually(steady, "the database has been there for a lease")
+
+
+async def test_a_thread_that_dies_ends_its_owner(stand: Stand) -> None:
+    """Nobody would renew the lease any more, and nobody would know."""
+    watching = asyncio.create_task(stand.leases.watch())
+    await stand.leases.ahead()
+    assert not watching.done()
+    stand.registry.fault = LookupError("something that nobody thought of")
+    with pytest.raises(LookupError):
+        await asyncio.wait_for(watching, 5)
+    stand.registry.left = True
+
+
+async def test_silence_is_counted_from_the_last_frame(stand: Stand) -> None:
+    stand.leases.hold(claim("t1"))
+
+    async def silent() -> bool:
+        return any(held[0].silent_seconds > 0.2 for _, held in stand.registry.beats if held)
+
+    await eventually(silent, "it has been silent for a while")
+    stand.leases.touched("t1")
+    count = len(stand.registry.beats)
+
+    async def spoke() -> bool:
+        return any(held[0].silent_seconds < 0.2 for _, held in stand.registry.beats[count:] if held)
+
+    await eventually(spoke, "it has spoken")

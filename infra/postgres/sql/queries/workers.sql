@@ -6,15 +6,18 @@ VALUES ($1::uuid, $2::float8, clock_timestamp() + make_interval(secs => $2::floa
 
 -- name: heartbeat
 -- Renews an expired row too: a claim that nobody has taken over is still ours. A claim is lost when another fence stands.
+-- Silences come as durations, since the clocks of workers may be anything.
 WITH renewed AS (
     INSERT INTO workers AS w (worker_id, lease_seconds, expires_at)
     VALUES ($1::uuid, $2::float8, clock_timestamp() + make_interval(secs => $2::float8))
     ON CONFLICT (worker_id) DO UPDATE SET lease_seconds = excluded.lease_seconds, expires_at = excluded.expires_at
 ),
 held AS (
-    SELECT h.session_id::uuid AS session_id, h.turn_id::uuid AS turn_id, h.fence, h.last_frame_at
-    FROM unnest($3::text[], $4::text[], $5::bigint[], $6::timestamptz[])
-        AS h (session_id, turn_id, fence, last_frame_at)
+    SELECT
+        h.session_id::uuid AS session_id, h.turn_id::uuid AS turn_id, h.fence,
+        clock_timestamp() - make_interval(secs => h.silent_seconds) AS last_frame_at
+    FROM unnest($3::text[], $4::text[], $5::bigint[], $6::float8[])
+        AS h (session_id, turn_id, fence, silent_seconds)
 ),
 seen AS (
     UPDATE claims AS c SET last_frame_at = greatest(c.last_frame_at, h.last_frame_at), seen_at = clock_timestamp()
