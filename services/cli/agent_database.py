@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import asyncpg
 
@@ -12,23 +13,25 @@ from infra.settings import Settings, load
 from services.cli.failures import CannotRun, one_line
 
 
-def agent_database(settings: Settings | None = None) -> str:
-    """URL of the agent database for the projector role, which may read it: the setting, or that of the servers that
-    `turnlog up` runs on the data directory. Raises CannotRun."""
+def agent_database(
+    settings: Settings | None = None, role: Literal["projector", "worker", "agent"] = "projector"
+) -> str:
+    """URL of the agent database for the projector role, which may read it, or another one: the setting, or that of the
+    servers that `turnlog up` runs on the data directory. Raises CannotRun."""
     settings = settings or load()
-    if settings.postgres.projector is not None:
-        return settings.dsn("projector")
+    if getattr(settings.postgres, role) is not None:
+        return settings.dsn(role)
     directory = settings.data.absolute() / "postgres"
     port = directory / "port"
     if not port.is_file():
         raise CannotRun(
             f"there is no installation in {settings.data}: run this where `turnlog up` runs, or set"
-            " TURNLOG_POSTGRES_PROJECTOR to the URL of the agent database"
+            f" TURNLOG_POSTGRES_{role.upper()} to the URL of the agent database"
         )
     server = EmbeddedPostgres(directory, version=settings.postgres.version)
     server.port = int(port.read_text())
-    role = role_name("projector", settings.namespace)
-    return server.dsn(role, server.password_of(role), database_name("agent", settings.namespace))
+    name = role_name(role, settings.namespace)
+    return server.dsn(name, server.password_of(name), database_name("agent", settings.namespace))
 
 
 @contextmanager

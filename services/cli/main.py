@@ -29,6 +29,7 @@ _COMMANDS = {
     "tail": ("services.cli.talking:tail", "Print the committed events of a session as they come."),
     "status": ("services.cli.status:status", "Show what a gateway says about itself, or about one session."),
     "projections": ("services.cli.projections:app", "Feed projections: how far they are, what they set aside."),
+    "rebuild": ("services.cli.rebuild:rebuild", "Rebuild a read model from event zero while everything goes on."),
     "audit": ("services.cli.audit:audit", "Replay every event from zero and check everything that is stored."),
     "export": ("services.cli.export:export", "Write a session as lines that a stranger can check."),
     "replay": ("services.cli.replay:replay", "Show a session as a viewer saw it, from the log alone."),

@@ -1,0 +1,89 @@
+-- Rebuilds of turns ($1 = 'turns') and messages, as the worker role.
+
+-- name: lock
+SELECT pg_advisory_lock(hashtext('turnlog rebuild ' || $1::text));
+
+-- name: share
+SELECT pg_advisory_lock_shared(hashtext('turnlog rebuild ' || $1::text));
+
+-- name: unlock
+SELECT pg_advisory_unlock(hashtext('turnlog rebuild ' || $1::text));
+
+-- name: open_generation
+SELECT open_generation($1, $2) AS generation;
+
+-- name: clear
+SELECT clear_generation($1, $2, $3::text []::uuid []) AS gone;
+
+-- name: left
+-- Sessions not served from generation $2 or newer, of how many, and their events.
+SELECT
+    count(*) AS sessions,
+    count(*) FILTER (WHERE s.generation < $2) AS sessions_left,
+    coalesce(sum(s.last_sequence), 0)::bigint AS events,
+    coalesce(sum(s.last_sequence) FILTER (WHERE s.generation < $2), 0)::bigint AS events_left
+FROM (
+    SELECT last_sequence, CASE $1 WHEN 'turns' THEN turns_generation ELSE messages_generation END AS generation
+    FROM sessions
+) AS s;
+
+-- name: pending
+-- The next ones of part $5 of $4, after $3.
+SELECT s.session_id::text AS session_id, s.last_sequence,
+    CASE $1 WHEN 'turns' THEN s.turns_generation ELSE s.messages_generation END AS generation
+FROM sessions AS s
+WHERE
+    CASE $1 WHEN 'turns' THEN s.turns_generation ELSE s.messages_generation END < $2
+    AND s.session_id > $3::text::uuid
+    AND mod(abs(hashtext(s.session_id::text)::bigint), $4) = $5
+ORDER BY s.session_id
+LIMIT $6;
+
+-- name: heads
+-- Under their locks.
+SELECT s.session_id::text AS session_id, s.last_sequence,
+    CASE $1 WHEN 'turns' THEN s.turns_generation ELSE s.messages_generation END AS generation
+FROM sessions AS s
+WHERE s.session_id = any($2::text []::uuid []);
+
+-- name: events
+-- Of several sessions, each after one sequence and up to another, by type where the projection needs but some.
+SELECT
+    e.session_id::text AS session_id, e.sequence, e.event_id::text AS event_id, e.type, e.schema_version,
+    e.turn_id::text AS turn_id, e.created_at, e.payload
+FROM unnest($1::text [], $2::bigint [], $3::bigint []) AS w (session_id, after, upto)
+CROSS JOIN LATERAL (
+    SELECT * FROM events AS x
+    WHERE
+        x.session_id = w.session_id::uuid AND x.sequence > w.after AND x.sequence <= w.upto
+        AND ($4::text [] IS NULL OR x.type = any($4))
+    ORDER BY x.sequence
+    LIMIT $5
+) AS e;
+
+-- name: turns
+SELECT
+    t.session_id::text AS session_id, t.turn_id::text AS turn_id, t.enqueue_sequence, t.input, t.context_version,
+    t.idempotency_key, t.external_id, t.metadata, t.forked_from, t.regenerates::text AS regenerates, t.queued_at,
+    t.first_sequence, t.status, t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame,
+    t.rewritten_input, t.output, t.error, t.usage, t.requirements, t.superseded_by::text AS superseded_by,
+    t.parent_turn_id::text AS parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at,
+    t.finished_at, t.progress, t.leg_started_at, t.expires_at
+FROM unnest($1::text [], $2::integer [], $3::bigint []) AS w (session_id, generation, after)
+INNER JOIN turns AS t
+    ON t.session_id = w.session_id::uuid AND t.generation = w.generation AND t.last_sequence > w.after;
+
+-- name: messages
+SELECT
+    m.session_id::text AS session_id, m.message_id::text AS message_id, m.turn_id::text AS turn_id, m.enqueue_sequence,
+    m.ordinal, m.role, m.parts, m.items, m.status, m.first_sequence, m.last_sequence, m.created_at
+FROM unnest($1::text [], $2::integer [], $3::bigint []) AS w (session_id, generation, after)
+INNER JOIN messages AS m
+    ON m.session_id = w.session_id::uuid AND m.generation = w.generation AND m.last_sequence > w.after;
+
+-- name: flip
+UPDATE sessions AS s
+SET
+    turns_generation = CASE $1 WHEN 'turns' THEN $3 ELSE s.turns_generation END,
+    messages_generation = CASE $1 WHEN 'messages' THEN $3 ELSE s.messages_generation END
+WHERE s.session_id = any($2::text []::uuid []);
