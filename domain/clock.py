@@ -46,8 +46,10 @@ def rfc3339(instant: Micros) -> str:
 
 def parse_rfc3339(text: str) -> Micros:
     """Inverse of `rfc3339`; other offsets are converted. Raises ValueError on anything else."""
-    delta = datetime.fromisoformat(text) - _EPOCH
-    return Micros((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("a time without an offset")
+    return from_datetime(moment)
 
 
 def to_datetime(instant: Micros) -> datetime:

@@ -17,6 +17,7 @@ from domain.parts import Failure, Requirement
 from domain.ports import CommandPipeline, Notifier
 from domain.runtime import Runtime
 from domain.texts import made_safe
+from services.worker.executor.asking import askable
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.failures import failure_of
 from services.worker.executor.gate import CommitGate
@@ -221,7 +222,7 @@ class Executor:
                     case frames.Completed():
                         self._said = completed(frame.output and made_safe(frame.output))
                     case frames.Paused():
-                        self._said = Outcome(kind="paused", requirements=frame.requirements)
+                        self._said = Outcome(kind="paused", requirements=askable(frame.requirements))
                     case frames.ItemDelta() if len(frame.text) > _PIECE:
                         for start in range(0, len(frame.text), _PIECE):
                             await self._writer.room()

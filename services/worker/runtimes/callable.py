@@ -21,6 +21,7 @@ from services.worker.runtimes import transcript
 from services.worker.runtimes.calls import Calls
 from services.worker.runtimes.outlet import Outlet
 from services.worker.runtimes.transcript import Call, Line
+from services.worker.runtimes.yielded import check
 
 AgentFunction = Callable[[turnlog.Turn], AsyncGenerator[Any, Any]]
 
@@ -144,6 +145,7 @@ class Play:
             self._kept = line
 
     async def _handle(self, thing: Any) -> None:
+        check(thing)
         match thing:
             case str():
                 await self._say("text", thing)

@@ -28,6 +28,10 @@ async def until(condition: Any, what: str) -> None:
     await eventually(asked, what, pause=0.001)
 
 
+def asking(**fields: Any) -> Requirement:
+    return Requirement(**{"tool_call_id": "q", "kind": "approval", "tool_name": "do", **fields})
+
+
 def numbers_of(b: Bench) -> list[int]:
     """Frame numbers of the committed events, in log order."""
     return [getattr(event.event(), "frame", 0) for event in b.store.events if b'"frame":' in event.payload]
@@ -332,6 +336,14 @@ async def test_errors_of_agents_are_told_without_a_trace() -> None:
         (42, "yielded a int"),
         (ToolResult(tool_call_id="never", output="x"), "no ToolCall 'never'"),
         (RuntimeEvent("odd", object()), "cannot be stored as JSON"),
+        (Reasoning(5), "Reasoning.text is a int, not a str"),  # type: ignore[arg-type]
+        (Usage(model="m", input_tokens=1.5), "Usage.input_tokens is a float, not a int"),  # type: ignore[arg-type]
+        (ToolCall(tool_call_id="c", name="x", idempotent=None), "ToolCall.idempotent is a NoneType"),  # type: ignore[arg-type]
+        (Pause(requirements=[asking(kind="perhaps")]), "has not the documented shape at `$.kind`"),
+        (Pause(requirements=[asking(arguments={"o": object()})]), "cannot be stored as JSON"),
+        (Pause(requirements=[asking(expires_at="tomorrow")]), "expires_at"),
+        (Pause(requirements=[asking(expires_at="2026-01-31T12:00:00")]), "expires_at"),
+        (Pause(requirements=[asking(), asking()]), "two requirements for one tool call"),
     ],
 )
 async def test_what_an_agent_may_not_yield_fails_its_turn(thing: Any, said: str) -> None:
@@ -339,9 +351,14 @@ async def test_what_an_agent_may_not_yield_fails_its_turn(thing: Any, said: str)
         yield thing
 
     b = bench(agent)
-    (failed,) = b.store.data(await b.turn("go"), "turn.failed")
+    turn = await b.turn("go")
+    (failed,) = b.store.data(turn, "turn.failed")
     assert failed.error.code == "agent_error"
     assert said in failed.error.message
+    log = [event.event() for event in b.store.events if event.turn_id == turn]  # everything can be read again
+    assert len(log) == len(b.store.types(turn))
+    numbers = numbers_of(b)
+    assert numbers == [2**32 + n for n in range(1, len(numbers) + 1)]
 
 
 async def test_sys_exit_in_an_agent_ends_its_turn_only() -> None:

@@ -1,0 +1,37 @@
+"""What a paused turn asks, made into what the log can keep and read back for ever."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from domain.clock import parse_rfc3339
+from domain.parts import Requirement
+from domain.runtime import RuntimeFailed
+from services.worker.executor.values import plain
+
+
+def askable(requirements: Sequence[Requirement]) -> list[Requirement]:
+    """The requirements with safe text and plain JSON. Structs do not check what they are made of: a wrong kind or time
+    that came into the log would make the turn unreadable. Raises RuntimeFailed."""
+    asked = [_askable(requirement) for requirement in requirements]
+    if len({requirement.tool_call_id for requirement in asked}) < len(asked):
+        raise RuntimeFailed("agent_error", "A pause has two requirements for one tool call.")
+    return asked
+
+
+def _askable(requirement: Requirement) -> Requirement:
+    try:
+        made = msgspec.convert(plain(requirement, "a requirement"), Requirement)
+    except msgspec.ValidationError as error:
+        place = str(error).rpartition(" - at ")[2]
+        raise RuntimeFailed(
+            "agent_error", f"A requirement of a pause has not the documented shape at {place}"
+        ) from None
+    if made.expires_at is not None:
+        try:
+            parse_rfc3339(made.expires_at)
+        except ValueError:
+            raise RuntimeFailed(
+                "agent_error", "expires_at of a requirement is no time with an offset, such as 2026-01-31T12:00:00Z."
+            ) from None
+    return msgspec.structs.replace(made, answer=None)
