@@ -1,8 +1,9 @@
-"""`turnlog chat`: type, watch it stream, interrupt with Ctrl-C."""
+"""`turnlog chat`: type, watch it stream, answer what it asks, interrupt with Ctrl-C."""
 
 import asyncio
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from uuid_utils.compat import uuid7
@@ -10,9 +11,14 @@ from uuid_utils.compat import uuid7
 from services.cli.api import Api, Frame, Refused
 from services.cli.failures import FINE, FOUND_WRONG, CannotRun, say
 from services.cli.lines import Lines
+from services.cli.questions import HELP, answer_of, open_ones, prompt_of
 from services.cli.screen import TERMINAL, Screen
 
 _PROMPT = "you> "
+_LEFT = "left"
+
+Typed = Callable[[str], Awaitable[str | None]]
+"""Prompts and returns the next line; None at the end of the input."""
 
 
 class Chat:
@@ -42,14 +48,41 @@ class Chat:
         reply = await self._api.submit(self._session, text, str(uuid7()))
         turn: str = reply["turn_id"]
         self._screen.mine.add(turn)
-        self._open = turn
         if reply["queue_state"] == "paused":
             say("the queue is paused after a failed or interrupted turn: /resume lets it go on")
+        return await self.end_of(turn)
+
+    async def end_of(self, turn: str) -> str:
+        """Wait for the end of the turn, or until it waits for a person (again); returns that event's type."""
+        self._open = turn
         while turn not in self._ended:
             self._change.clear()
             await self._change.wait()
         self._open = None
         return self._ended.pop(turn)
+
+    async def questions(self) -> tuple[str, list[dict[str, Any]]]:
+        """The turn that waits for people, and what it asks; nothing where none does."""
+        status = await self._api.call("GET", f"/v1/sessions/{self._session}/status")
+        turn = status["active_turn_id"]
+        if turn is None:
+            return "", []
+        return turn, open_ones(await self._api.call("GET", f"/v1/sessions/{self._session}/turns/{turn}"))
+
+    async def answer(self, turn: str, given: dict[str, Any]) -> None:
+        """Answer one question. Somebody else's answer, or the end of the turn, may have come first."""
+        path = f"/v1/sessions/{self._session}/turns/{turn}/continue"
+        try:
+            await self._api.call("POST", path, {"answers": [given]}, str(uuid7()))
+        except Refused as error:
+            say(str(error))
+
+    async def cancel(self, turn: str) -> None:
+        """Give the paused turn up."""
+        try:
+            await self._api.call("POST", f"/v1/sessions/{self._session}/turns/{turn}/cancel")
+        except Refused as error:
+            say(str(error))
 
     async def interrupt(self) -> None:
         """Stop the running turn; what it wrote so far stays."""
@@ -113,6 +146,33 @@ async def _new_session(api: Api, agent: str | None) -> dict[str, Any]:
     return made
 
 
+async def _asked(chat: Chat, typed: Typed) -> str:
+    """Put the questions of a paused turn until it has ended; returns its last event's type, or that the person left.
+    Without an answer it goes on waiting: for another person, or for this one later."""
+    event = ""
+    while True:
+        turn, needs = await chat.questions()
+        if not needs:
+            return event
+        for need in needs:
+            line = await typed(prompt_of(need))
+            if line is None or line.strip() == "/quit":
+                return _LEFT
+            if line.strip() == "/cancel":
+                await chat.cancel(turn)
+                break
+            given = answer_of(need, line)
+            if given is None:
+                say(f"please answer with {HELP[need['kind']]}; /cancel gives the turn up")
+                break
+            await chat.answer(turn, given)
+        else:
+            event = await chat.end_of(turn)
+            continue
+        if not (await chat.questions())[1]:
+            return await chat.end_of(turn)
+
+
 async def _talk(chat: Chat, screen: Screen) -> int:
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()
@@ -130,22 +190,32 @@ async def _talk(chat: Chat, screen: Screen) -> int:
     loop.add_signal_handler(signal.SIGINT, pressed)
     left = loop.create_task(leave.wait())
     found = FINE
+
+    async def typed(prompt: str) -> str | None:
+        if sys.stdin.isatty():
+            screen.prompt(prompt)
+        line = loop.create_task(lines.next())
+        await asyncio.wait({line, left}, return_when=asyncio.FIRST_COMPLETED)
+        text = line.result() if line.done() else None
+        line.cancel()
+        return text
+
     try:
+        event = await _asked(chat, typed)
         while True:
-            if sys.stdin.isatty():
-                screen.prompt(_PROMPT)
-            line = loop.create_task(lines.next())
-            await asyncio.wait({line, left}, return_when=asyncio.FIRST_COMPLETED)
-            text = line.result() if line.done() else None
-            line.cancel()
+            if event == "turn.failed":
+                found = FOUND_WRONG
+            text = None if event == _LEFT else await typed(_PROMPT)
+            event = ""
             if text is None or text.strip() == "/quit":
                 return found
             if text.strip() == "/resume":
                 await chat.resume()
             elif text.strip():
                 try:
-                    if await chat.say(text) == "turn.failed":
-                        found = FOUND_WRONG
+                    event = await chat.say(text)
+                    if event == "turn.paused":
+                        event = await _asked(chat, typed)
                 except Refused as error:
                     say(str(error))
                     found = FOUND_WRONG

@@ -128,9 +128,9 @@ class Crowd:
                 break
             work = {
                 "file": str(self.counts),
-                "tools": random.randint(0, 3),
-                "pauses": random.choice((0, 0, 0, 1, 2)),
-                "seconds": random.choice((0.0, 0.1, 0.4, 0.8)),
+                "tools": random.randint(1, 4),
+                "pauses": random.choice((0, 0, 0, 0, 1, 2)),
+                "seconds": random.choice((0.1, 0.3, 0.6)),
             }
             status, reply = await self.call(
                 "POST", f"/v1/sessions/{session}/turns", {"input": json.dumps(work)}, key=f"{number}-{turn}"

@@ -43,7 +43,8 @@ function show(id) {
     at("queue").hidden = state.queue !== "paused";
     if (changed === null) return undefined;
     if (!views.has(changed)) {
-      const view = new TurnView((action, turn) => attempt(() => call("POST", `/v1/sessions/${encodeURIComponent(id)}/turns/${turn}/${action}`)));
+      const view = new TurnView((action, turn, body) => attempt(() =>
+        call("POST", `/v1/sessions/${encodeURIComponent(id)}/turns/${turn}/${action}`, body)));
       views.set(changed, view);
       at("turns").append(view.root);
     }

@@ -60,6 +60,9 @@ function reduce(turn, type, data) {
       turn.status = "paused";
       turn.needs = data.requirements;
       break;
+    case "turn.answered":
+      turn.needs = turn.needs.map((need) => need.tool_call_id === data.tool_call_id ? { ...need, answer: data.answer } : need);
+      break;
     case "turn.superseded":
       turn.superseded = true;
       break;

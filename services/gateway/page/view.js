@@ -1,5 +1,7 @@
 // Draws turns. What a person or a model wrote only ever becomes the data of text nodes, never HTML.
 
+import { question } from "/page/questions.js";
+
 export function element(name, properties = {}, ...children) {
   const made = document.createElement(name);
   Object.assign(made, properties);
@@ -7,6 +9,7 @@ export function element(name, properties = {}, ...children) {
   return made;
 }
 
+const BUTTONS = { queued: ["Cancel", "cancel"], paused: ["Cancel", "cancel"], running: ["Interrupt", "interrupt"] };
 const WORDS = { queued: "waits in the queue", running: "running", paused: "waits for a person", completed: "", failed: "failed",
   interrupted: "interrupted", cancelled: "cancelled" };
 
@@ -18,7 +21,8 @@ export class TurnView {
     this.input = element("p", { className: "input" });
     this.body = element("div");
     this.state = element("p", { className: "state" });
-    this.root = element("li", { className: "turn" }, this.input, this.body, this.state);
+    this.questions = element("div");
+    this.root = element("li", { className: "turn" }, this.input, this.body, this.questions, this.state);
   }
 
   draw(turn) {
@@ -62,14 +66,17 @@ export class TurnView {
 
   drawState(turn) {
     this.state.className = `state ${turn.status}`;
-    const words = [WORDS[turn.status], turn.error ? `${turn.error.code}: ${turn.error.message}` : "", turn.superseded ? "superseded" : "",
-      ...turn.needs.map((need) => `${need.kind} needed for ${need.tool_name}`)].filter(Boolean).join(" · ");
-    const button = { queued: ["Cancel", "cancel"], paused: ["Cancel", "cancel"], running: ["Interrupt", "interrupt"] }[turn.status];
-    const key = words + (button ?? "");
+    const words = [WORDS[turn.status], turn.error ? `${turn.error.code}: ${turn.error.message}` : "",
+      turn.superseded ? "superseded" : ""].filter(Boolean).join(" · ");
+    const [label, action] = BUTTONS[turn.status] ?? (turn.superseded ? [] : ["Regenerate", "regenerate"]);
+    const open = turn.needs.filter((need) => !need.answer);
+    const key = JSON.stringify([words, action, open.map((need) => need.tool_call_id), turn.attempt]);
     if (this.key === key) return;
     this.key = key;
-    this.state.replaceChildren(words, button
-      ? element("button", { type: "button", textContent: button[0], onclick: () => this.actions(button[1], turn.turn_id) }) : "");
+    this.state.replaceChildren(words, label
+      ? element("button", { type: "button", textContent: label, onclick: () => this.actions(action, turn.turn_id) }) : "");
+    this.questions.replaceChildren(...open.map((need) => question(need, (answer) =>
+      this.actions("continue", turn.turn_id, { answers: [answer] }))));
   }
 }
 
