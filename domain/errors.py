@@ -4,14 +4,17 @@
     ├── Rejection                 the command or query is refused; nothing was written
     │   ├── NotFound              SessionNotFound, TurnNotFound, AgentNotFound
     │   ├── Conflict              IdempotencyMismatch, SessionBusy, TurnNotCancellable, TurnNotRunning, TurnNotPaused,
-    │   │                         TurnNotTerminal, QueueNotPaused, AnswerConflict, SessionIdTaken, TurnIdTaken
-    │   ├── Invalid               UnknownRequirement, UndecidedAnswer, ForkOutOfRange, BadCursor, IllegalEvents
+    │   │                         TurnNotTerminal, QueueNotPaused, RequirementExpired, AnswerConflict, SessionIdTaken,
+    │   │                         TurnIdTaken
+    │   ├── Invalid               UnknownRequirement, UndecidedAnswer, ForkOutOfRange, BadCursor, IllegalEvents,
+    │   │                         Unstorable
     │   ├── TooLarge              InputTooLarge, PayloadTooLarge
     │   ├── QueueFull
     │   ├── StaleFence            the writer lost its claim: it must stop
     │   └── NothingToClaim
-    └── Unavailable               try again: LockTimeout, StoreUnavailable, AgentUnavailable, MinSequenceTimeout
-        └── VersionMismatch       this process is too old (or too new) for the data: it must not append
+    ├── Unavailable               try again: LockTimeout, StoreUnavailable, AgentUnavailable, MinSequenceTimeout
+    │   └── VersionMismatch       this process is too old (or too new) for the data: it must not append
+    └── InternalFault             a fault of ours; nothing was written, and it was logged
 
 Errors carry data, not prose: `code` is stable, `fields` are plain JSON values. Only the gateway turns them into
 problem+json.
@@ -151,6 +154,13 @@ class IllegalEvents(Invalid):
     sentence = "These events cannot follow: {reason}."
 
 
+class Unstorable(Invalid):
+    """The store refused the values of this one command; trying again would not help."""
+
+    code = "unstorable"
+    sentence = "The store refused a value of this command ({sqlstate})."
+
+
 class TooLarge(Rejection):
     """More bytes than the limit, which is named."""
 
@@ -207,6 +217,13 @@ class MinSequenceTimeout(Unavailable):
 class VersionMismatch(Unavailable):
     code = "version_mismatch"
     sentence = "This process has version {have} of {name}, the data needs {need}: it must not write."
+
+
+class InternalFault(TurnlogError):
+    """A fault of ours met this command, and this command only: nothing was written, and what it was is in the log."""
+
+    code = "internal_error"
+    sentence = "Something went wrong; it was logged."
 
 
 def _tree(root: type[TurnlogError]) -> dict[str, type[TurnlogError]]:

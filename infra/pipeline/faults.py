@@ -2,11 +2,11 @@
 
 import asyncpg
 
-from domain.errors import Invalid, TurnIdTaken, TurnlogError
+from domain.errors import TurnIdTaken, TurnlogError, Unstorable
 from infra.postgres.pool import UNREACHABLE
 
 FAULTS: tuple[type[BaseException], ...] = (asyncpg.PostgresError, *UNREACHABLE)
-"""Everything that running a group can meet; anything else is a bug of ours and ends the process's pipeline."""
+"""Everything that running a group can meet; anything else is a fault of ours."""
 
 _OURS_ALONE = (
     asyncpg.IntegrityConstraintViolationError,
@@ -14,13 +14,6 @@ _OURS_ALONE = (
     asyncpg.exceptions._base.DataError,
     asyncpg.ProgramLimitExceededError,
 )
-
-
-class Unstorable(Invalid):
-    """The store refused the values of this one command; trying again would not help."""
-
-    code = "unstorable"
-    sentence = "The store refused a value of this command ({sqlstate})."
 
 
 def refusal(error: BaseException) -> TurnlogError | None:

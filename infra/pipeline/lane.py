@@ -38,13 +38,20 @@ class Lane:
         self._arrived.set()
 
     async def serve(self) -> None:
-        """Run groups until closed."""
-        while True:
-            while not self._queue:
-                if self._closing:
-                    return
-                self._arrived.clear()
-                await self._arrived.wait()
-            taken = [self._queue.popleft() for _ in range(min(self._size, len(self._queue)))]
-            for member in await self._runner.run(self._waiting.divert(taken)):
-                self._waiting.add(member)
+        """Run groups until closed. However it ends, nobody is left waiting for an answer."""
+        taken: list[Member] = []
+        try:
+            while True:
+                while not self._queue:
+                    if self._closing:
+                        return
+                    self._arrived.clear()
+                    await self._arrived.wait()
+                taken = [self._queue.popleft() for _ in range(min(self._size, len(self._queue)))]
+                for member in await self._runner.run(self._waiting.divert(taken)):
+                    self._waiting.add(member)
+        except BaseException:
+            self._closing = True
+            for member in (*taken, *self._queue):
+                member.settle(StoreUnavailable())
+            raise

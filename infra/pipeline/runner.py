@@ -7,7 +7,7 @@ from collections.abc import Sequence as Many
 import structlog
 
 from domain.clock import Clock
-from domain.errors import StoreUnavailable
+from domain.errors import InternalFault, StoreUnavailable
 from domain.ports import Notifier
 from infra.pipeline.announce import announce
 from infra.pipeline.faults import FAULTS, misfit, refusal
@@ -43,6 +43,8 @@ class Runner:
             if misfit(error):
                 return self._refuse(ready, error)
             _log.warning("group failed", error=type(error).__name__, commands=len(ready))
+        except Exception:  # noqa: BLE001 - a fault of ours: whoever met it is found alone, all others go on
+            _log.exception("group broke", commands=len(ready))
         return await self._one_by_one(ready)
 
     async def commit(self, pool: Pool, members: Many[Member], locking: Locking) -> list[Member]:
@@ -72,6 +74,10 @@ class Runner:
                     left = max(0.0, member.deadline - self._clock.monotonic())
                     await asyncio.sleep(min(left, pause * random.uniform(0.5, 1.0)))
                     pause = min(pause * 2, _LONGEST_PAUSE)
+                except Exception:  # noqa: BLE001 - it would break every process that this command is tried in
+                    _log.exception("command broke", command=type(member.command).__name__)
+                    member.settle(InternalFault())
+                    break
                 else:
                     pause = _FIRST_PAUSE
                     break

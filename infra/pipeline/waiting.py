@@ -116,6 +116,9 @@ class WaitingRoom:
             _log.warning("waiting group failed", error=type(error).__name__, commands=len(members))
             await asyncio.sleep(random.uniform(0.02, 0.08))
             await self._runner.run(members)
+        except Exception:  # noqa: BLE001 - a fault of ours: run again, where it is found out who met it
+            _log.exception("waiting group broke", commands=len(members))
+            await self._runner.run(members)
 
     def _head(self, group: deque[Member]) -> list[Member]:
         return [member for member in list(group)[: self._settings.group_size] if not member.over]

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from domain import commands, replies
-from domain.errors import Rejection, StoreUnavailable, Unavailable, VersionMismatch
+from domain.errors import InternalFault, Rejection, StoreUnavailable, Unavailable, VersionMismatch
 from domain.frames import RuntimeFrame
 from domain.ids import CommandKey, SessionId, TurnId, WorkerId
 from domain.runtime import Capabilities, Execution, KnowingRuntime, Runtime, RuntimeFailed
@@ -110,13 +110,12 @@ class Slots:
                 outcome = await self._tools.pipeline.execute(command)
             except VersionMismatch:
                 raise
-            except Rejection:
-                return None
             except StoreUnavailable:
                 # It may have been committed. A claim that nobody executes would block the session: the same key
                 # settles it.
                 await asyncio.sleep(_RETRY_SECONDS)
-            except Unavailable:
+            except (Rejection, Unavailable, InternalFault):
+                # What is wrong with this one session must not end a worker that serves others.
                 return None
             else:
                 return _claim_reply.decode(outcome.reply).claim

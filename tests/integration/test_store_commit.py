@@ -3,20 +3,54 @@ answer."""
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import msgspec
 import pytest
 
 from domain import replies
-from domain.errors import StoreUnavailable
-from domain.ids import CommandKey, Ordinal
+from domain.errors import InternalFault, StoreUnavailable
+from domain.ids import CommandKey, Ordinal, SessionId
+from domain.ports import Outcome, SessionChange, Transaction
 from infra.pipeline.settings import PipelineSettings
 from infra.postgres.pool import create_pool
+from projections.messages.projection import Messages
+from projections.turns.projection import Turns
 from tests.support.databases import Database
 from tests.support.proxy import Cut, cutting_proxy
 from tests.support.stand import postgres_stand
 
 pytestmark = pytest.mark.every_postgres
+
+
+class Breaking(Messages):
+    """A read model with a fault: it cannot take the events of one session."""
+
+    broken: SessionId | None = None
+
+    async def apply(self, changes: Sequence[SessionChange], tx: Transaction) -> None:
+        if any(change.session_id == self.broken for change in changes):
+            raise LookupError("something that nobody thought of")
+        await super().apply(changes, tx)
+
+
+async def test_a_fault_of_ours_ends_the_command_that_meets_it_and_nothing_else(database: Database) -> None:
+    """Its caller tries it again at every other process: were it to end a process, it would end them all."""
+    dsn = await database.dsn_of("turnlog_worker")
+    pool = await create_pool(dsn, size=2)
+    breaking = Breaking()
+    async with postgres_stand(dsn, pool, PipelineSettings(lanes=1), (Turns(), breaking)) as stand:
+        good, bad = await stand.create(), await stand.create()
+        breaking.broken = bad
+        sent = [stand.submission(session) for session in (good, bad, good)]
+        answers = await asyncio.gather(*map(stand.pipeline.execute, sent), return_exceptions=True)
+        assert [type(answer) for answer in answers] == [Outcome, InternalFault, Outcome]
+        assert await stand.types(bad) == ["session.created"]
+        breaking.broken = None
+        await stand.pipeline.execute(sent[1])
+        assert await stand.types(bad) == ["session.created", "turn.queued"]
+        assert await stand.types(good) == ["session.created", "turn.queued", "turn.queued"]
+    await pool.close()
 
 
 @pytest.mark.parametrize("mode", ["before", "after"])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -24,7 +25,7 @@ from domain.ids import (
     WorkerId,
 )
 from domain.parts import TextPart
-from domain.ports import CommandPipeline, EventStore, Feed
+from domain.ports import CommandPipeline, EventStore, Feed, SessionProjection
 from infra.memory.clock import ManualClock
 from infra.memory.notifier import MemoryNotifier
 from infra.memory.pipeline import MemoryPipeline
@@ -199,6 +200,7 @@ async def open_pipeline(
     notifier: MemoryNotifier | None = None,
     settings: PipelineSettings | None = None,
     clock: Clock | None = None,
+    projections: Many[SessionProjection] = session_projections(),
 ) -> AsyncIterator[Pipeline]:
     """A pipeline as a process has it."""
     bounds = settings or PipelineSettings()
@@ -207,7 +209,7 @@ async def open_pipeline(
         async with Pipeline(
             pools.groups,
             pools.waiting,
-            projections=session_projections(),
+            projections=projections,
             notifier=notifier or MemoryNotifier(),
             clock=clock or _WallClock(),
             ids=SystemIds(),
@@ -219,10 +221,17 @@ async def open_pipeline(
 
 
 @asynccontextmanager
-async def postgres_stand(dsn: str, pool: Pool, settings: PipelineSettings | None = None) -> AsyncIterator[Stand]:
+async def postgres_stand(
+    dsn: str,
+    pool: Pool,
+    settings: PipelineSettings | None = None,
+    projections: Many[SessionProjection] = session_projections(),
+) -> AsyncIterator[Stand]:
     """The same on PostgreSQL: `dsn` for the pipeline, `pool` for reads."""
     notifier, clock = MemoryNotifier(), _WallClock()
-    async with open_pipeline(dsn, notifier=notifier, settings=settings, clock=clock) as pipeline:
+    async with open_pipeline(
+        dsn, notifier=notifier, settings=settings, clock=clock, projections=projections
+    ) as pipeline:
         yield Stand(
             pipeline, PostgresEventStore(pool), PostgresFeed(pool), PostgresLeases(pool), notifier, SystemIds(), clock
         )
