@@ -198,6 +198,9 @@ class Jwt(Group):
     """Users' tokens."""
 
     secret: SecretStr | None = Field(default=None, description="key of HS256, at least 32 bytes")
+    jwks_file: Path | None = Field(
+        default=None, description="public keys of RS256 and ES256; read again when it changes"
+    )
     issuer: str | None = Field(default=None, description="required `iss`")
     audience: str | None = Field(default=None, description="required `aud`")
     leeway_seconds: Seconds = Field(default=5.0, description="for clocks that differ")

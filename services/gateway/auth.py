@@ -7,20 +7,16 @@ Each finds registrations in its own way; somebody else's session and one that do
 from typing import Any, Protocol
 
 import msgspec
-from joserfc import jwt
-from joserfc.errors import JoseError
-from joserfc.jwk import OctKey
-from joserfc.jwt import ClaimsOption
 from litestar.connection import ASGIConnection
 
 from domain.clock import Clock
 from domain.errors import SessionNotFound
 from domain.ids import Micros
 from infra.postgres.registrations import Owner, PostgresRegistrations, Registration
-from infra.settings.groups import Jwt
 from services.gateway import tokens
 from services.gateway.names import external_id_fault
 from services.gateway.refusals import Unauthenticated, UserNeeded
+from services.gateway.user_tokens import UserTokens
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -28,8 +24,6 @@ LOCAL_USER = Owner("local")
 """Everybody, where authentication is off."""
 
 _MAX_CREDENTIAL = 8192
-_MAX_CLAIM_BYTES = 255
-_LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -84,40 +78,6 @@ class SessionCredential(msgspec.Struct, frozen=True):
         if found.token_expires_at is None or found.token_expires_at <= self.clock.now():
             raise Unauthenticated()
         return Access(found, found.token_expires_at) if name in (found.external_id, found.session_id) else None
-
-
-def _name(claim: object) -> str:
-    if not isinstance(claim, str) or "\0" in claim or len(claim.encode()) > _MAX_CLAIM_BYTES:
-        raise ValueError("not a name")
-    return claim
-
-
-class UserTokens:
-    """Reads users' JWTs: HS256 with the shared secret, nothing else; `exp` and `sub` must be there."""
-
-    def __init__(self, rules: Jwt, clock: Clock) -> None:
-        """Raises ValueError without a secret."""
-        if rules.secret is None:
-            raise ValueError("no secret")
-        self._key = OctKey.import_key(rules.secret.get_secret_value())
-        required: dict[str, ClaimsOption] = {"sub": {"essential": True}, "exp": {"essential": True}}
-        if rules.issuer is not None:
-            required["iss"] = {"essential": True, "value": rules.issuer}
-        if rules.audience is not None:
-            required["aud"] = {"essential": True, "value": rules.audience}
-        self._claims = jwt.JWTClaimsRegistry(
-            now=lambda: clock.now() // 1_000_000, leeway=int(rules.leeway_seconds), **required
-        )
-
-    def read(self, token: str) -> tuple[Owner, Micros]:
-        """The user and when the token expires. Raises Unauthenticated."""
-        try:
-            claims = jwt.decode(token, self._key, algorithms=["HS256"]).claims
-            self._claims.validate(claims)
-            owner = Owner(_name(claims["sub"]), _name(claims.get("workspace", "")))
-            return owner, Micros(int(min(claims["exp"], _LAST_SECOND) * 1_000_000))
-        except (JoseError, ValueError, OverflowError) as error:
-            raise Unauthenticated() from error
 
 
 class Authenticator:

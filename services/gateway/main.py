@@ -16,7 +16,7 @@ from infra.telemetry.metrics import Metrics
 from services.addresses import bound
 from services.gateway.agent_client import AgentClient
 from services.gateway.app import create_app
-from services.gateway.auth import Authenticator, UserTokens
+from services.gateway.auth import Authenticator
 from services.gateway.deps import GatewayDeps
 from services.gateway.loopback import is_loopback
 from services.gateway.measures import measure_streams
@@ -27,6 +27,7 @@ from services.gateway.sse.limits import Limits
 from services.gateway.sse.peer import StreamProtocol
 from services.gateway.sse.ports import Listener, Subscription
 from services.gateway.sweeper import Sweeper
+from services.gateway.user_tokens import UserTokens
 from services.http_log import HttpLog
 from services.lifecycle import Life, serve
 from services.wiring import open_nats, open_pool
@@ -42,6 +43,13 @@ class OpenToAll(TurnlogError):
         "TURNLOG_AUTH=off is for one person on this machine, and {host} is no loopback address:"
         " set TURNLOG_JWT_SECRET and TURNLOG_AUTH=jwt, or listen on 127.0.0.1."
     )
+
+
+class UnusableKeys(TurnlogError):
+    """The JWKS file cannot be used."""
+
+    code = "unusable_keys"
+    sentence = "TURNLOG_JWT_JWKS_FILE: {file} holds no usable keys ({reason})."
 
 
 class SessionSubscriber:
@@ -75,9 +83,15 @@ def user_tokens(settings: Settings) -> UserTokens | None:
         if not is_loopback(settings.gateway.host):
             raise OpenToAll(host=settings.gateway.host)
         return None
-    if settings.jwt.secret is None:
-        raise SettingMissing(variable="TURNLOG_JWT_SECRET", purpose="the key that users' tokens are signed with")
-    return UserTokens(settings.jwt, SystemClock())
+    if settings.jwt.secret is None and settings.jwt.jwks_file is None:
+        raise SettingMissing(
+            variable="TURNLOG_JWT_SECRET (or TURNLOG_JWT_JWKS_FILE)",
+            purpose="the key that users' tokens are signed with",
+        )
+    try:
+        return UserTokens(settings.jwt, SystemClock())
+    except (OSError, ValueError) as error:
+        raise UnusableKeys(file=str(settings.jwt.jwks_file), reason=str(error)) from error
 
 
 async def run(settings: Settings) -> int:

@@ -4,18 +4,19 @@ import base64
 import hashlib
 import hmac
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from joserfc import jwt
-from joserfc.jwk import OctKey, RSAKey
+from joserfc.jwk import ECKey, OctKey, RSAKey
 from pydantic import SecretStr
 
 from infra.memory.clock import ManualClock
 from infra.postgres.registrations import Owner
 from infra.settings.groups import Jwt
-from services.gateway.auth import UserTokens
 from services.gateway.refusals import Unauthenticated
+from services.gateway.user_tokens import UserTokens
 
 SECRET = "a secret of tests, thirty-two bytes or more"
 NOW = 1_800_000_000
@@ -113,3 +114,85 @@ def test_other_signatures_and_algorithms_are_refused() -> None:
     for token in refused:
         with pytest.raises(Unauthenticated):
             users.read(token)
+
+
+RSA, OTHER_RSA, SMALL_RSA = (RSAKey.generate_key(bits, auto_kid=False) for bits in (2048, 2048, 1024))
+EC, P384 = ECKey.generate_key("P-256", auto_kid=False), ECKey.generate_key("P-384", auto_kid=False)
+GOOD = {"sub": "ann", "exp": NOW + 10}
+
+
+def _public(key: Any, **fields: Any) -> dict[str, Any]:
+    return {**key.as_dict(private=False), **fields}
+
+
+def _written(path: Path, *keys: dict[str, Any]) -> Path:
+    path.write_text(json.dumps({"keys": list(keys)}))
+    return path
+
+
+def _by(key: Any, alg: str, **header: Any) -> str:
+    return jwt.encode({"alg": alg, **header}, GOOD, key, algorithms=[alg])
+
+
+def test_rs256_and_es256_with_the_keys_of_a_file(tmp_path: Path) -> None:
+    path = _written(tmp_path / "jwks.json", _public(RSA, kid="r"), _public(EC, kid="e", alg="ES256", use="sig"))
+    users = UserTokens(Jwt(jwks_file=path), ManualClock(NOW * 1_000_000))
+    for token in (_by(RSA, "RS256", kid="r"), _by(EC, "ES256", kid="e"), _by(RSA, "RS256"), _by(EC, "ES256")):
+        assert users.read(token)[0] == Owner("ann")
+    public_pem = RSA.as_pem(private=False).decode()
+    refused = [
+        _by(OTHER_RSA, "RS256", kid="r"),
+        _by(RSA, "RS256", kid="x"),
+        _by(RSA, "PS256", kid="r"),
+        _by(RSA, "RS512", kid="r"),
+        _signed(GOOD),
+        _raw({"alg": "HS256", "kid": "r"}, json.dumps(GOOD).encode(), public_pem.encode()),
+        _raw({"alg": "HS256"}, json.dumps(GOOD).encode(), json.dumps(_public(RSA)).encode()),
+        _raw({"alg": "none"}, json.dumps(GOOD).encode()).rpartition(".")[0] + ".",
+        _raw({"alg": ["RS256"]}, json.dumps(GOOD).encode()),
+        _raw({"alg": "RS256", "kid": 7}, json.dumps(GOOD).encode()),
+    ]
+    for token in refused:
+        with pytest.raises(Unauthenticated):
+            users.read(token)
+
+
+def test_a_files_keys_are_used_for_what_they_are_meant_for_only(tmp_path: Path) -> None:
+    path = tmp_path / "jwks.json"
+    for keys in (
+        [],
+        [_public(RSA, use="enc")],
+        [_public(RSA, alg="RS512")],
+        [_public(P384)],
+        [_public(SMALL_RSA)],
+        [{"kty": "oct", "k": "c2VjcmV0"}],
+        [{"kty": "RSA", "n": "x"}],
+    ):
+        with pytest.raises(ValueError, match=r"key|JWKS"):
+            UserTokens(Jwt(jwks_file=_written(path, *keys)), ManualClock())
+    for content in ("", "[]", '{"keys": 5}', '{"keys": [5]}'):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"JWKS|JSON|value"):
+            UserTokens(Jwt(jwks_file=path), ManualClock())
+
+
+def test_a_changed_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+    path, clock = _written(tmp_path / "jwks.json", _public(RSA, kid="r")), ManualClock(NOW * 1_000_000)
+    users = UserTokens(Jwt(secret=SecretStr(SECRET), jwks_file=path), clock)
+    users.read(_signed(GOOD))
+    users.read(_by(RSA, "RS256"))
+    with pytest.raises(Unauthenticated):
+        users.read(_by(EC, "ES256"))
+    for change, works, refused in (
+        (lambda: _written(path, _public(EC, kid="e"), _public(RSA, kid="r")), (RSA, EC), ()),
+        (lambda: path.write_text("half of"), (RSA, EC), ()),
+        (path.unlink, (RSA, EC), ()),
+        (lambda: _written(path, _public(EC, kid="e")), (EC,), (RSA,)),
+    ):
+        change()
+        clock.advance(1.5)
+        for key in works:
+            users.read(_by(key, "RS256" if key is RSA else "ES256"))
+        for key in refused:
+            with pytest.raises(Unauthenticated):
+                users.read(_by(key, "RS256"))
