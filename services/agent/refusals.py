@@ -26,6 +26,7 @@ STATUS: tuple[tuple[type[errors.TurnlogError], int], ...] = (
     (errors.Invalid, 422),
     (errors.QueueFull, 429),
     (errors.Unavailable, 503),
+    (errors.InternalFault, 500),
 )
 """The first class that fits wins."""
 

@@ -31,6 +31,7 @@ STATUS: tuple[tuple[type[errors.TurnlogError], int, str], ...] = (
     (RateLimited, 429, "Too Many Requests"),
     (errors.MinSequenceTimeout, 504, "Gateway Timeout"),
     (errors.Unavailable, 503, "Service Unavailable"),
+    (errors.InternalFault, 500, "Internal Server Error"),
 )
 """The first class that fits wins, so narrower ones come first."""
 

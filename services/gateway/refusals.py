@@ -1,6 +1,6 @@
 """Refusals that the gateway itself decides on, beside the domain's (domain/errors.py)."""
 
-from domain.errors import Conflict, Invalid, Rejection, TooLarge
+from domain.errors import Conflict, Invalid, Rejection
 
 
 class Unauthenticated(Rejection):
@@ -52,8 +52,3 @@ class InvalidRequest(Invalid):
 class BadListCursor(Invalid):
     code = "bad_cursor"
     sentence = "The cursor is not one that a list has returned."
-
-
-class BodyTooLarge(TooLarge):
-    code = "body_too_large"
-    sentence = "The request has more than {limit} bytes."

@@ -129,6 +129,7 @@ async def test_one_viewer_too_many_is_told_to_come_back() -> None:
     log.append(S)
     async with stream_gateway(log, broker, Limits(viewers=2)) as gateway, watching(gateway.url) as (client,):
         kept = [await client.stream(S, 0).opened() for _ in range(2)]
+        assert [stream.frames[0].event for stream in kept] == ["stream.open"] * 2
         refused = await client.stream(S, 0).opened()
         await refused.end()
         assert refused.status == 200

@@ -55,7 +55,10 @@ class _Stream(ASGIResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub = self._hub
-        if await self._refused(send):
+        if await self._refused_by_drain(send):
+            return
+        if hub.full:
+            await _refuse(send, "overloaded", hub.limits.retry_overloaded_milliseconds)
             return
         with hub.feed(self._session_id) as (feed, live):
             try:
@@ -64,7 +67,8 @@ class _Stream(ASGIResponse):
                 # A native EventSource gives up for good on any status but 200.
                 await _refuse(send, "overloaded", hub.limits.retry_overloaded_milliseconds)
                 return
-            if await self._refused(send):
+            # Whether it is full does not count any more: this stream has its place.
+            if await self._refused_by_drain(send):
                 return
             feed.learn(stand.head)
             if stand.head.closed and self._cursor == stand.head.last_sequence:
@@ -83,13 +87,11 @@ class _Stream(ASGIResponse):
                 except SessionNotFound:
                     viewer.end(frames.closing("closed"))
 
-    async def _refused(self, send: Send) -> bool:
-        """Whether this process takes no stream now; the client has been told when to come back."""
-        hub = self._hub
-        if hub.draining or hub.full:
-            await _refuse(send, "draining" if hub.draining else "overloaded", hub.limits.retry_overloaded_milliseconds)
-            return True
-        return False
+    async def _refused_by_drain(self, send: Send) -> bool:
+        """Whether this process is about to end; the client has been told when to come back."""
+        if self._hub.draining:
+            await _refuse(send, "draining", self._hub.limits.retry_overloaded_milliseconds)
+        return self._hub.draining
 
 
 @contextmanager
