@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.client import terminal
 from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.commands import turnlog
 from tests.support.life import SERVED, approve, finished, of_type, owner_of, paused
 from tests.support.lifecycle_agents import lines
 from tests.support.nursery import Nursery
@@ -307,3 +308,21 @@ async def test_the_owner_is_one_of_the_workers(cluster: Cluster) -> None:
     turn = (await client.submit(session, "30 0.05"))["turn_id"]
     assert (await owner_of(cluster, turn)).role == "worker"
     await finished(client, session, turn)
+
+
+async def test_a_chat_shows_questions_and_answers_them(cluster: Cluster, tmp_path: Path) -> None:
+    """`turnlog chat`: two rounds of two questions; one is refused with a reason; a line that decides nothing is asked
+    again."""
+    work = json.dumps({"directory": str(tmp_path), "calls": 2, "rounds": 2})
+    typed = "\n".join([work, "perhaps", "y", "n too dear", "y", "y"]) + "\n"
+    url = cluster.gateways[0].url
+    code, out, err = await turnlog("chat", "--agent", "approver", "--url", url, stdin=typed)
+    assert code == 0, err
+    assert sorted(lines(tmp_path, "ran")) == ["0.0", "1.0", "1.1"]
+    assert "? approval needed: act" in out
+    assert "please answer with" in err
+    assert "Done: did 0.0" in out
+    answered = await cluster.fetch(
+        "SELECT payload -> 'answer' ->> 'note' AS note FROM events WHERE type = 'turn.answered'"
+    )
+    assert "too dear" in {row["note"] for row in answered}

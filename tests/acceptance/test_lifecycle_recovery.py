@@ -3,9 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from domain import commands
+from domain.ids import CommandKey, SessionId, TurnId, WorkerId
+from domain.parts import TextPart
+from infra.pipeline.group import lock_key
+from infra.system import SystemClock, SystemIds
 from tests.support.client import terminal
 from tests.support.cluster import Cluster, Clusters, SharedNats
 from tests.support.faults import Watch
@@ -14,6 +20,7 @@ from tests.support.lifecycle_agents import fate_file, lines
 from tests.support.nursery import Nursery
 from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import assert_gapless
+from tests.support.stand import open_pipeline
 from tests.support.waiting import eventually
 
 SILENCE = 4.0
@@ -278,6 +285,67 @@ async def test_k01_everything_is_killed_and_a_restart_heals(cluster: Cluster, tm
     for session in holding:
         assert (await finished(fresh, session, turns[session][1]))["status"] == "completed"
     assert await cluster.check(all_terminal=False) == []
+
+
+async def orphans(cluster: Cluster, count: int) -> list[str]:
+    """So many sessions with a turn that was running when its worker died, as a dead worker leaves them."""
+    dsn, ids = cluster.workers[0].env["TURNLOG_POSTGRES_WORKER"], SystemIds()
+    async with open_pipeline(dsn, clock=SystemClock()) as pipeline:
+
+        async def one(worker: WorkerId) -> str:
+            session, turn = SessionId(ids.uuid7()), TurnId(ids.uuid7())
+            shared: Any = {"session_id": session}
+            await pipeline.execute(commands.CreateSession(**shared, key=CommandKey("create"), agent_id="echo"))
+            await pipeline.execute(
+                commands.SubmitTurn(**shared, key=CommandKey("one"), turn_id=turn, input=[TextPart("back again")])
+            )
+            await pipeline.execute(commands.ClaimTurn(**shared, key=CommandKey(f"c:{turn}"), worker_id=worker))
+            return session
+
+        # Never registered: its claims are dead from the start. Nobody else may be faster than it.
+        for worker in cluster.workers:
+            worker.freeze()
+        try:
+            dead = WorkerId(ids.uuid7())
+            return list(await asyncio.gather(*(one(dead) for _ in range(count))))
+        finally:
+            for worker in cluster.workers:
+                worker.thaw()
+
+
+async def recovered(cluster: Cluster, sessions: list[str]) -> bool:
+    (row,) = await cluster.fetch(
+        "SELECT count(*) AS n FROM turns WHERE session_id = ANY($1::uuid[]) AND status = 'completed' AND attempt = 2",
+        sessions,
+    )
+    return bool(row["n"] == len(sessions))
+
+
+async def test_k04_many_orphans_and_one_of_their_rescuers_stalls(cluster: Cluster) -> None:
+    """K04: recovery is not one worker's job: with one of them frozen the other takes over all that is left."""
+    sessions = await orphans(cluster, 200)
+    cluster.workers[0].freeze()
+    await eventually(lambda: recovered(cluster, sessions), "all are recovered", timeout=25)
+    cluster.workers[0].thaw()
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def test_k10_locked_sessions_do_not_hold_up_the_others(cluster: Cluster) -> None:
+    """K10: every third session cannot be claimed for a while; the others are, and those are later."""
+    sessions = await orphans(cluster, 60)
+    locked, others = sessions[::3], [one for number, one in enumerate(sessions) if number % 3]
+    async with cluster.connection() as connection, connection.transaction():
+        for session in locked:
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", lock_key(SessionId(session)))
+        await eventually(lambda: recovered(cluster, others), "the others are recovered", timeout=15)
+        assert not await recovered(cluster, locked)
+    await eventually(lambda: recovered(cluster, sessions), "all are recovered", timeout=15)
+
+
+@pytest.mark.soak
+async def test_k04_thousands_of_orphans(cluster: Cluster) -> None:
+    sessions = await orphans(cluster, 5000)
+    await eventually(lambda: recovered(cluster, sessions), "all are recovered", timeout=300)
 
 
 async def test_k07_k09_a_rolling_restart_strands_nothing(cluster: Cluster) -> None:
