@@ -69,7 +69,10 @@ class Claims:
         handed back."""
         async with asyncio.TaskGroup() as tasks:
             stopper = tasks.create_task(self._stop_after(stopping))
-            await self._leases.ahead()
+            leased = tasks.create_task(self._leases.ahead())
+            # A worker whose database is away can be told to end, too.
+            await asyncio.wait((leased, stopper), return_when=asyncio.FIRST_COMPLETED)
+            leased.cancel()
             while not stopping.is_set():
                 await self._fill(tasks)
                 await self._rest()

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,9 +11,11 @@ import pytest
 from domain import replies
 from domain.errors import StoreUnavailable
 from domain.ids import TurnId, WorkerId
-from infra.postgres.workers import Heartbeat, Held
+from infra.postgres.workers import Heartbeat, Held, Startable
 from infra.system import SystemClock
+from services.worker.claims import Claims
 from services.worker.leases import Leases
+from services.worker.slots import Slots
 from tests.support.waiting import eventually
 
 
@@ -63,6 +65,15 @@ class Stand:
             on_lost=self.lost.append,
             on_interrupted=self.interrupted.append,
         )
+
+
+class NoWork:
+    """A queue in which nothing ever waits."""
+
+    async def claimable(
+        self, limit: int, *, agent_ids: Sequence[str] | None = None, take_over: bool = True
+    ) -> list[Startable]:
+        return []
 
 
 @pytest.fixture
@@ -161,6 +172,19 @@ async def test_a_thread_that_dies_ends_its_owner(stand: Stand) -> None:
     with pytest.raises(LookupError):
         await asyncio.wait_for(watching, 5)
     stand.registry.left = True
+
+
+async def test_a_worker_whose_database_never_came_can_be_told_to_end(stand: Stand) -> None:
+    stand.registry.down = True
+    slots = Slots(WorkerId("w"), {}, None, stand.leases, None)  # type: ignore[arg-type]  # nothing is ever executed
+    claims = Claims(NoWork(), slots, stand.leases, ["a"], count=1, poll_seconds=0.05)
+    stopping = asyncio.Event()
+    running = asyncio.create_task(claims.run(stopping, 0.0))
+    await asyncio.sleep(0)
+    assert not running.done()
+    stopping.set()
+    await asyncio.wait_for(running, 5)
+    stand.registry.down = False
 
 
 async def test_silence_is_counted_from_the_last_frame(stand: Stand) -> None:
