@@ -1,12 +1,12 @@
 """The worker's process: `run` executes turns until SIGTERM or SIGINT."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import structlog
 
-from domain.errors import Unavailable
+from domain.errors import Unavailable, VersionMismatch
 from domain.ids import WorkerId
 from infra.nats.subscriber import NatsSubscriber
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
@@ -91,6 +91,7 @@ async def run(settings: Settings) -> int:
                 poll_seconds=settings.worker.poll_seconds,
             )
             leases.start()
+            return_code = 0
             try:
                 async with asyncio.TaskGroup() as tasks:
                     watching = tasks.create_task(leases.watch())
@@ -105,9 +106,22 @@ async def run(settings: Settings) -> int:
                     await working
                     watching.cancel()
                     wake.close()
+            except* VersionMismatch as group:
+                # In the middle of a turn: without this worker's lease another version takes it over.
+                log.error("worker.version_mismatch", reason=str(next(leaves(group))))
+                return_code = 1
             finally:
                 await leases.stop()
-    return 0
+    return return_code
+
+
+def leaves(group: BaseExceptionGroup[VersionMismatch]) -> Iterator[BaseException]:
+    """The errors themselves, however deep their groups are."""
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from leaves(error)
+        else:
+            yield error
 
 
 @asynccontextmanager

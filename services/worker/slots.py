@@ -54,6 +54,7 @@ class Slots:
         self._leases = leases
         self._signals = signals
         self._claims = 0
+        self._outdated = False
 
     async def work(self, found: Startable) -> bool:
         """Claim what may start in that session and execute it, and what follows. False where nothing could be
@@ -108,8 +109,12 @@ class Slots:
         while True:
             try:
                 outcome = await self._tools.pipeline.execute(command)
-            except VersionMismatch:
-                raise
+            except VersionMismatch as mismatch:
+                # Another version of this program serves that session; those that this one can write go on.
+                if not self._outdated:
+                    self._outdated = True
+                    log.error("worker.version_mismatch", reason=str(mismatch))
+                return None
             except StoreUnavailable:
                 # It may have been committed. A claim that nobody executes would block the session: the same key
                 # settles it.
