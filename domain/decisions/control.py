@@ -47,7 +47,7 @@ def interrupt(draft: Draftsman, command: commands.InterruptTurn, limits: Limits)
     turn = named(draft, command.turn_id)
     if turn.status != "running":
         raise TurnNotRunning(status=turn.status)
-    if turn.interrupt_then != "pause" and not draft.head.closing:
+    if turn.interrupt_then != "pause":
         draft.write(turn_events.InterruptRequested(by=command.by, then="pause"), turn.turn_id)
     return _reply(draft, turn)
 

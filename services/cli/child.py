@@ -1,7 +1,6 @@
 """One supervised process of `turnlog up`: started, its output passed on line by line, restarted when it dies."""
 
 import asyncio
-import os
 import shutil
 import signal
 from collections.abc import Callable, Mapping
@@ -141,8 +140,3 @@ def _ending(code: int) -> str:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
-
-
-def inherited(**extra: str) -> dict[str, str]:
-    """This process's environment with some variables set anew."""
-    return {**os.environ, **extra}

@@ -155,6 +155,8 @@ class Items:
             if part is None:
                 part = source.part = self._begin(source, source.item_id, None)
             fits = fitting(text, self._item_bytes - part.size - _CUT_BYTES - 2 * _CUT_BYTES)
+            if not part.cuts:
+                fits = max(fits, 1)  # where nothing fits into an empty part, nothing ever would
             if fits:
                 self._delta(part, text[:fits], now)
                 text = text[fits:]

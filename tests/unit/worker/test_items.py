@@ -131,3 +131,13 @@ def test_texts_of_models_are_made_safe() -> None:
     desk.items.add("i", "a\0b\ud800", 0.0)
     desk.items.end("i", 0.0)
     assert desk.written[0].text == "a\ufffdb\ufffd"
+
+
+def test_a_limit_that_nothing_fits_into_splits_by_the_character() -> None:
+    """It must end, whatever somebody has set."""
+    desk = Desk(item_bytes=4)
+    desk.items.start("i", "text", None)
+    desk.items.add("i", "abc", 0.0)
+    desk.items.end("i", 0.0)
+    assert [item.text for item in desk.written] == ["a", "b", "c"]
+    assert [item.continues for item in desk.written] == [None, "i", "more-0"]
