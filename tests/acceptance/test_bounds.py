@@ -124,6 +124,7 @@ async def test_d07_a_slow_reader_gets_everything_over_its_reconnects(cluster: Cl
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 async def test_d07_a_reader_of_ten_kilobytes_a_second(cluster: Cluster) -> None:
     await slow_reader(cluster, turns=400, size=10 * KIB, bytes_a_second=10_000)
 
@@ -194,5 +195,6 @@ async def test_d08_aborted_connections_leave_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 async def test_d08_ten_thousand_aborted_connections(cluster: Cluster) -> None:
     await abort_again_and_again(cluster, 10_000)

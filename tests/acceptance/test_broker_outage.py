@@ -89,6 +89,7 @@ async def test_r04_the_broker_is_stopped_in_mid_turn(clusters: Clusters) -> None
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("wiped", [False, True])
 async def test_r04_the_broker_is_away_for_ten_seconds(clusters: Clusters, wiped: bool) -> None:
     """With the settings of production: heads every 5 s."""

@@ -75,6 +75,7 @@ async def test_strangers_do_not_notice_a_held_session(clusters: Clusters) -> Non
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 async def test_strangers_do_not_notice_a_session_held_for_five_seconds(clusters: Clusters) -> None:
     for waiting in (1, 100, 300):
         await hold_and_compare(clusters, 5.0, waiting)

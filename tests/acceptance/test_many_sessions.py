@@ -20,6 +20,7 @@ async def test_c03_many_sessions_of_ten_turns(cluster: Cluster) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 async def test_c03_fifty_sessions_of_ten_turns(cluster: Cluster) -> None:
     """Ten times in a row, in the same installation."""
     for _ in range(10):

@@ -45,6 +45,7 @@ async def test_c03_a_hundred_submits_at_once_over_two_gateways(cluster: Cluster)
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 async def test_c03_four_gateways_and_four_workers_counted(clusters: Clusters) -> None:
     async with clusters.start(gateways=4, agents=2, workers=4, serve=[ECHO]) as cluster:
         for _ in range(10):

@@ -79,6 +79,7 @@ async def test_r01_r02_attach_while_events_are_written(cluster: Cluster) -> None
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 async def test_r01_r02_a_thousand_attaches_while_events_are_written(cluster: Cluster) -> None:
     await attach_again_and_again(cluster, 1000)
 

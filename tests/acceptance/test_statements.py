@@ -128,6 +128,7 @@ async def _none_open(cluster: Cluster) -> bool:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(1800)
 async def test_e03_k11_a_worker_is_killed_after_every_statement(clusters: Clusters) -> None:
     """langgraph#8764: from its claim to the end of its turn, wherever kill -9 comes: the turn ends, once."""
     async with clusters.start(serve=[ECHO], workers=1) as cluster:

@@ -10,6 +10,8 @@ databases, roles, NATS users). A test that stops or kills a server asks for `own
 
 import asyncio
 import itertools
+import json
+import secrets
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -22,6 +24,8 @@ import httpx2
 
 from infra.embedded import EmbeddedNats, EmbeddedPostgres
 from infra.embedded.nats_config import Cluster as Members
+from infra.embedded.nats_permissions import ROLES as NATS_ROLES
+from infra.embedded.nats_permissions import user_of
 from infra.embedded.place import free_port
 from infra.postgres.migrate import migrate
 from infra.postgres.names import SERVICE_ROLES, DatabaseKind, database_name, role_name
@@ -58,7 +62,12 @@ class SharedNats:
     def __init__(self, directory: Path) -> None:
         self._thread = LoopThread()
         self._free = (f"c{number}" for number in itertools.count())
-        self.server = EmbeddedNats(directory, namespaces=[f"c{number}" for number in range(_NAMESPACES)])
+        namespaces = [f"c{number}" for number in range(_NAMESPACES)]
+        passwords = directory.parent / "nats-passwords.json"
+        users = [user_of(namespace, role) for namespace in namespaces for role in NATS_ROLES]
+        # All at once: the server keeps each new one by a write to the disk.
+        passwords.write_text(json.dumps({user: f"p{secrets.token_hex(16)}" for user in users}))
+        self.server = EmbeddedNats(directory, namespaces=namespaces, passwords=passwords)
         self._thread.run(self.server.start())
 
     def namespace(self) -> str:
