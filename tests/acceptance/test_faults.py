@@ -124,8 +124,8 @@ async def judged(cluster: Cluster, crowd: Crowd, watch: Watch, injector: Injecto
     starts = {row["reason"]: row["n"] for row in reasons}
     print(
         f"\ninjected: {dict(injector.done)}, commits cut: {injector.cuts}"
-        f"\nturns: {len(accepted)} {dict(Counter(status.values()))}, events: {sum(heads.values())}, starts: {starts}, answers:"
-        f" {crowd.answers}, resumes: {crowd.resumes}, replayed replies: {crowd.replayed}, connections of viewers:"
+        f"\nturns: {len(accepted)} {dict(Counter(status.values()))}, events: {sum(heads.values())}, starts: {starts},"
+        f" answers: {crowd.answers}, resumes: {crowd.resumes}, replayed replies: {crowd.replayed}, connections of viewers:"
         f" {sum(v.connections for v in crowd.viewers)}, longest without an owner: {watch.longest:.1f} s"
         f"\nlost={len(lost)} doubled={doubled} reordered={len(reordered)} tools run twice={len(twice)} of {len(runs)}"
         f" stuck={len(set(watch.stuck))} findings={len(findings)}"
