@@ -156,7 +156,6 @@ async def test_r11_silence_longer_than_every_time_limit(clusters: Clusters, tmp_
         late = client.stream(session, 0)
         await assert_whole(client, session, stream, late)
         assert [frame.event for frame in late.committed][-1] == "turn.completed"
-        assert (await client.turn(session, turn))["attempt"] == 1
 
 
 async def age_out(cluster: Cluster) -> int:
