@@ -1,6 +1,6 @@
 """What the agent service's handlers work with: made once by main (or a test), handed to `create_app`."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from litestar.di import NamedDependency
@@ -13,9 +13,7 @@ from infra.postgres.history import PostgresHistory
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.store import PostgresEventStore
 from infra.telemetry.metrics import Metrics
-
-Check = Callable[[], Awaitable[None]]
-"""Raises when the part it stands for does not work."""
+from services.readiness import Check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

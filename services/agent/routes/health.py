@@ -1,13 +1,11 @@
 """`/healthz`, `/readyz` and `/metrics`: without the secret, and without content."""
 
-import asyncio
-
 from litestar import Response, get
 
 from infra.telemetry.metrics import CONTENT_TYPE
-from services.agent.deps import Check, Deps
+from services.agent.deps import Deps
+from services.readiness import failing
 
-_CHECK_SECONDS = 3.0
 # The framework names the charset itself.
 _TEXT = CONTENT_TYPE.removesuffix("; charset=utf-8")
 
@@ -18,22 +16,12 @@ async def health() -> dict[str, str]:
     return {"status": "ok"}
 
 
-async def _fault(check: Check) -> str | None:
-    try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            await check()
-    except Exception as error:  # noqa: BLE001 - whatever it is, the part does not work
-        return type(error).__name__
-    return None
-
-
 @get("/readyz")
 async def ready(deps: Deps) -> Response[dict[str, object]]:
     """503 names what keeps this process from serving."""
-    faults = await asyncio.gather(*(_fault(check) for check in deps.ready.values()))
-    failing = {name: fault for name, fault in zip(deps.ready, faults, strict=True) if fault is not None}
-    status = "failing" if failing else "ok"
-    return Response({"status": status, "failing": failing}, status_code=503 if failing else 200)
+    faults = await failing(deps.ready)
+    status = "failing" if faults else "ok"
+    return Response({"status": status, "failing": faults}, status_code=503 if faults else 200)
 
 
 @get("/metrics")

@@ -10,7 +10,7 @@ from services.gateway.deps import Deps
 from services.gateway.names import idempotency_key
 from services.gateway.openapi import described
 from services.gateway.routes.sessions import SessionRef
-from services.gateway.routes.turns import HttpRequest, IdempotencyKey, TurnRef, trace_of, turn_id_of
+from services.gateway.routes.turns import HttpRequest, IdempotencyKey, TurnRef, accepted, trace_of, turn_id_of
 
 
 @post(
@@ -41,5 +41,4 @@ async def continue_turn(
             answers={given.tool_call_id: given.answer(registration.user_id, at) for given in body.answers},
         )
     )
-    headers = {"Idempotency-Replayed": "true"} if answer.replayed else {}
-    return Response(answer.reply, status_code=202, media_type="application/json", headers=headers)
+    return accepted(answer)

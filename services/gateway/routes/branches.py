@@ -5,12 +5,11 @@ from litestar import Response, get, post
 from domain.commands import ForkTurn, RegenerateTurn
 from domain.ids import CommandKey, TurnId
 from services.gateway import bodies, shapes
-from services.gateway.agent_client import CommandAnswer
 from services.gateway.deps import Deps
 from services.gateway.names import idempotency_key
 from services.gateway.openapi import described
 from services.gateway.routes.sessions import SessionRef
-from services.gateway.routes.turns import HttpRequest, IdempotencyKey, TurnRef, count, trace_of, turn_id_of
+from services.gateway.routes.turns import HttpRequest, IdempotencyKey, TurnRef, accepted, count, trace_of, turn_id_of
 
 
 @get(
@@ -57,7 +56,7 @@ async def fork_turn(
             context_version=registration.context_version,
         )
     )
-    return _accepted(answer)
+    return accepted(answer)
 
 
 @post(
@@ -89,9 +88,4 @@ async def regenerate_turn(
             context_version=registration.context_version,
         )
     )
-    return _accepted(answer)
-
-
-def _accepted(answer: CommandAnswer) -> Response[bytes]:
-    headers = {"Idempotency-Replayed": "true"} if answer.replayed else {}
-    return Response(answer.reply, status_code=202, media_type="application/json", headers=headers)
+    return accepted(answer)

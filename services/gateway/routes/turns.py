@@ -14,6 +14,7 @@ from domain.errors import TurnNotFound
 from domain.ids import CommandKey, SessionId, TurnId
 from infra.postgres.registrations import Registration
 from services.gateway import bodies, shapes
+from services.gateway.agent_client import CommandAnswer
 from services.gateway.deps import Deps, GatewayDeps
 from services.gateway.names import external_id_fault, idempotency_key
 from services.gateway.openapi import described
@@ -63,6 +64,12 @@ def count(deps: GatewayDeps, registration: Registration) -> None:
         deps.rates.take(registration.owner)
 
 
+def accepted(answer: CommandAnswer) -> Response[bytes]:
+    """The 202 of a command that may be repeated with its key."""
+    headers = {"Idempotency-Replayed": "true"} if answer.replayed else {}
+    return Response(answer.reply, status_code=202, media_type="application/json", headers=headers)
+
+
 @post(
     "/v1/sessions/{session_ref:str}/turns",
     status_code=202,
@@ -91,8 +98,7 @@ async def submit_turn(
             context_version=registration.context_version,
         )
     )
-    headers = {"Idempotency-Replayed": "true"} if answer.replayed else {}
-    return Response(answer.reply, status_code=202, media_type="application/json", headers=headers)
+    return accepted(answer)
 
 
 @get(
