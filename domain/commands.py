@@ -85,6 +85,10 @@ class CloseSession(Command, frozen=True, kw_only=True, tag="close_session"):
     reason: str = "deleted"
 
 
+class EraseSession(Command, frozen=True, kw_only=True, tag="erase_session"):
+    """Remove what people and agents wrote, once nothing waits or runs; numbers, digests and chain stay."""
+
+
 class ForkTurn(Command, frozen=True, kw_only=True, tag="fork_turn"):
     """A new turn whose history ends inside another one. `place`: "end", "last_user" or a checkpoint's sequence, which
     the service has snapped to `sequence` before (None: the end, resolved at claim)."""
@@ -176,6 +180,7 @@ ClientCommand = (
     | ContinueTurn
     | ResumeQueue
     | CloseSession
+    | EraseSession
     | ForkTurn
     | RegenerateTurn
 )

@@ -97,9 +97,18 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
 @asynccontextmanager
 async def open_pipeline(settings: Settings, role: Role, notifier: Notifier) -> AsyncIterator[Pipeline]:
     """The command pipeline, with pools of its own. Raises SettingMissing."""
-    sizes = pipeline_settings(settings)
     application = f"turnlog {role} pipeline"
-    pools = await open_pipeline_pools(settings.dsn(role), sizes, application=application, timeouts=timeouts(settings))
+    async with open_pipeline_on(settings, settings.dsn(role), notifier, application=application) as pipeline:
+        yield pipeline
+
+
+@asynccontextmanager
+async def open_pipeline_on(
+    settings: Settings, dsn: str, notifier: Notifier, *, application: str = "turnlog pipeline"
+) -> AsyncIterator[Pipeline]:
+    """The same on a database that the caller names."""
+    sizes = pipeline_settings(settings)
+    pools = await open_pipeline_pools(dsn, sizes, application=application, timeouts=timeouts(settings))
     try:
         async with Pipeline(
             pools.groups,

@@ -19,6 +19,7 @@ _DECIDERS: dict[type[commands.Command], Callable[[Draftsman, Any, Limits], Decis
     commands.SubmitTurn: queue.submit,
     commands.ResumeQueue: queue.resume,
     commands.CloseSession: queue.close,
+    commands.EraseSession: queue.erase,
     commands.CancelTurn: control.cancel,
     commands.InterruptTurn: control.interrupt,
     commands.ContinueTurn: control.answer,
@@ -31,7 +32,13 @@ _DECIDERS: dict[type[commands.Command], Callable[[Draftsman, Any, Limits], Decis
     commands.ReleaseTurn: execute.release,
 }
 
-_WHILE_CLOSING = (commands.ExecutorCommand, commands.ClaimTurn, commands.CloseSession, commands.CreateSession)
+_WHILE_CLOSING = (
+    commands.ExecutorCommand,
+    commands.ClaimTurn,
+    commands.CloseSession,
+    commands.CreateSession,
+    commands.EraseSession,
+)
 
 
 def decide(state: SessionState, command: commands.Command, at: Micros, limits: Limits) -> Decision:

@@ -135,6 +135,18 @@ def close(draft: Draftsman, command: commands.CloseSession, limits: Limits) -> D
     )
 
 
+def erase(draft: Draftsman, command: commands.EraseSession, limits: Limits) -> Decision:
+    """Of an idle session, open or closed: what waits or runs needs its input."""
+    head = draft.head
+    if head.active_turn_id is not None or head.queued_count:
+        raise SessionBusy(active_turn_id=head.active_turn_id or "(queued)")
+    sequence = draft.write(session_events.SessionErased(up_to_sequence=head.last_sequence))
+    closed = head.closed_at is not None
+    return Decision(
+        events=draft.events, reply=replies.SessionReply(sequence=sequence, agent_id=head.agent_id, closed=closed)
+    )
+
+
 def already_closed(head: Head) -> Decision:
     """Deleting twice is the same answer."""
     reply = replies.SessionReply(sequence=head.last_sequence, agent_id=head.agent_id, closed=True)

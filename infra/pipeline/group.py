@@ -17,6 +17,7 @@ from domain.ids import Generation, SessionId
 from domain.ports import Outcome, SessionChange, SessionProjection, Transaction
 from domain.session import Claim
 from infra.pipeline.batch import Birth, Loaded, SessionBatch
+from infra.pipeline.erase import erase, erased
 from infra.pipeline.load import load
 from infra.pipeline.member import Member
 from infra.pipeline.settings import PipelineSettings
@@ -149,6 +150,9 @@ class GroupTransaction:
         )
         for projection, changes in self._changes(changed):
             await projection.apply(changes, cast(Transaction, connection))
+        for batch in changed:
+            if erased(batch):
+                await erase(connection, batch)
 
     def _changes(self, batches: Iterable[SessionBatch]) -> list[tuple[SessionProjection, list[SessionChange]]]:
         grouped: dict[tuple[str, int], tuple[SessionProjection, list[SessionChange]]] = {}

@@ -143,9 +143,14 @@ class PostgresRegistrations:
             fields += [name in sent, sent.get(name)]
         return await self._one("change", session_id, *fields)
 
-    async def delete(self, session_id: SessionId) -> bool:
-        """True for the one caller that deleted it. The id and the name stay taken for ever."""
-        return bool(await self._fetch(self._sql["delete"], session_id))
+    async def delete(self, session_id: SessionId, *, erase: bool = False) -> bool:
+        """True for the one caller that deleted it. The id and the name stay taken for ever; an erase takes title and
+        metadata away at once."""
+        return bool(await self._fetch(self._sql["delete_and_erase" if erase else "delete"], session_id))
+
+    async def erasing(self, session_id: SessionId) -> bool:
+        """Whether its deletion asked for an erase."""
+        return bool(await self._fetch(self._sql["erasing"], session_id))
 
     async def close(self, session_id: SessionId) -> None:
         """The agent service has confirmed the close of a deleted session: the sweeper need not ask again."""

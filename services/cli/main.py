@@ -33,6 +33,7 @@ _COMMANDS = {
     "audit": ("services.cli.audit:audit", "Replay every event from zero and check everything that is stored."),
     "export": ("services.cli.export:export", "Write a session as lines that a stranger can check."),
     "replay": ("services.cli.replay:replay", "Show a session as a viewer saw it, from the log alone."),
+    "erase": ("services.cli.erase:erase", "Remove what was written in a session, for good; its chain stays."),
     "config": ("services.cli.about:config", "Print every setting with its source, secrets masked."),
     "version": ("services.cli.about:version", "Print versions."),
 }

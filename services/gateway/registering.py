@@ -10,8 +10,8 @@ import hashlib
 import msgspec
 import structlog
 
-from domain.commands import CloseSession, CreateSession
-from domain.errors import Rejection, SessionNotFound, Unavailable
+from domain.commands import CloseSession, CreateSession, EraseSession
+from domain.errors import Rejection, SessionBusy, SessionNotFound, Unavailable
 from domain.ids import CommandKey, SessionId
 from infra.postgres.registrations import NewRegistration, Owner, PostgresRegistrations, Registration
 from services.gateway import bodies, tokens
@@ -100,25 +100,32 @@ async def start(agent: AgentClient, registrations: PostgresRegistrations, starti
         raise
 
 
-async def delete(deps: GatewayDeps, registration: Registration) -> None:
+async def delete(deps: GatewayDeps, registration: Registration, *, erase: bool = False) -> None:
     """From now on the session is gone for everybody but its events stream. Raises SessionNotFound where another caller
     was first."""
-    if not await deps.registrations.delete(registration.session_id):
+    if not await deps.registrations.delete(registration.session_id, erase=erase):
         raise SessionNotFound()
     try:
         async with asyncio.timeout(_CLOSE_SECONDS):
             await close(deps.agent, deps.registrations, registration, CommandKey(deps.ids.uuid7()))
-    except (Unavailable, TimeoutError):
+    except (Unavailable, SessionBusy, TimeoutError):
         log.warning("close_left_to_sweeper", session_id=registration.session_id)
 
 
 async def close(
     agent: AgentClient, registrations: PostgresRegistrations, deleted: Registration, key: CommandKey
 ) -> None:
-    """End a deleted session in the agent service; closing twice is the same."""
+    """End a deleted session in the agent service, and erase it where that was asked for; both twice is the same. Raises
+    SessionBusy while the turn that ran has not ended: the erase is due again."""
     command = CloseSession(session_id=deleted.session_id, key=key, by=deleted.user_id)
     try:
         await agent.execute(command)
     except SessionNotFound:
         log.warning("closed_session_unknown", session_id=deleted.session_id)
+    else:
+        if await registrations.erasing(deleted.session_id):
+            erase = EraseSession(
+                session_id=deleted.session_id, key=CommandKey(f"erase:{deleted.session_id}"), by=deleted.user_id
+            )
+            await agent.execute(erase)
     await registrations.close(deleted.session_id)

@@ -10,7 +10,9 @@ import socket
 import structlog
 from nats.errors import Error as NatsError
 
+from domain.ids import SessionId
 from domain.ports import Publication
+from infra.nats.connection import BrokerConnection, NotConnected
 from infra.nats.notifier import NatsNotifier
 from infra.nats.stored import open_stored_ids
 from infra.nats.streams import stream_configurations
@@ -41,8 +43,20 @@ _CLOCK_DIFFERENCE_SECONDS = 60.0
 class ConfirmedPublisher:
     """Implements `services.projector.relay.Publisher`: waits until the broker answered after the last message."""
 
-    def __init__(self, notifier: NatsNotifier) -> None:
+    def __init__(self, notifier: NatsNotifier, broker: BrokerConnection, subjects: Subjects) -> None:
         self._notifier = notifier
+        self._broker = broker
+        self._subjects = subjects
+
+    async def purge(self, session_id: SessionId) -> None:
+        """From EVENTS and LIVE. Raises Undelivered."""
+        subjects = self._subjects
+        try:
+            streams = self._broker.client.jetstream()
+            await streams.purge_stream(subjects.events_stream, subject=subjects.event(session_id))
+            await streams.purge_stream(subjects.live_stream, subject=subjects.live_of(session_id))
+        except (NatsError, OSError, TimeoutError, NotConnected) as error:
+            raise Undelivered from error
 
     async def publish(self, publications: list[Publication]) -> None:
         self._notifier.publish_events(publications)
@@ -82,7 +96,7 @@ async def run(settings: Settings) -> int:
                 PostgresFeed(pool),
                 PostgresCheckpoints(pool),
                 stored,
-                ConfirmedPublisher(notifier),
+                ConfirmedPublisher(notifier, broker, Subjects(settings.namespace)),
                 clock,
                 patience=settings.projector.relay_seconds,
                 oldest=kept_seconds,

@@ -240,6 +240,7 @@ class SessionRebuild:
 
     async def _advance(self, connection: Any, some: list[_Building]) -> None:
         """Apply one page of each, up to its goal."""
+        target = self._target
         rows = await connection.fetch(
             _SQL["events"],
             [one.session_id for one in some],
@@ -249,17 +250,22 @@ class SessionRebuild:
             EVENTS_AT_ONCE,
         )
         pages: dict[str, list[AppliedEvent]] = {}
+        # What was erased is shown by no message; turns are as its skeletons fold.
+        hidden: set[str] = set()
         for row in rows:
             data = registry.decode(row["type"], row["schema_version"], row["payload"])
             event = AppliedEvent(row["sequence"], row["event_id"], row["turn_id"], row["created_at"], data)
             pages.setdefault(row["session_id"], []).append(event)
+            if row["erased"] and target.name == "messages":
+                hidden.add(event.event_id)
         changes = []
         for one in some:
             page = pages.get(one.session_id, [])
             one.upto = page[-1].sequence if len(page) == EVENTS_AT_ONCE else one.goal
             if page:
-                one.fresh.apply(page)
-                changes.append(one.refold.change(page))
+                shown = [event for event in page if event.event_id not in hidden]
+                one.fresh.apply(shown)
+                changes.append(msgspec.structs.replace(one.refold.change(page), events=shown))
         if changes:
             await self._projection.apply(changes, cast(Transaction, connection))
 

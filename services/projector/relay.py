@@ -1,7 +1,8 @@
 """The relay: what was committed reaches the stream EVENTS, also when its publisher died between commit and publish.
 
 It reads the feed beside EVENTS and publishes again every committed event that EVENTS still lacks some seconds after its
-commit. It invents nothing: an event that is published twice has one message id, and readers converge by sequence.
+commit. It invents nothing: an event that is published twice has one message id, and readers converge by
+sequence. What the broker keeps of a session that was erased is removed here, too.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ import structlog
 from domain.clock import Clock
 from domain.errors import StoreUnavailable
 from domain.events.envelope import StoredEvent, envelope_of
+from domain.events.session import SessionErased
+from domain.ids import SessionId
 from domain.ports import Feed, FeedPosition, Publication
 
 _log = structlog.get_logger(__name__)
@@ -49,6 +52,10 @@ class Publisher(Protocol):
     """Publishes; returns once everything has reached the broker, or raises Undelivered."""
 
     async def publish(self, publications: list[Publication]) -> None: ...
+
+    async def purge(self, session_id: SessionId) -> None:
+        """Remove what the broker keeps of a session."""
+        ...
 
 
 class Relay:
@@ -121,6 +128,9 @@ class Relay:
             _log.info("events published again", count=len(lacking))
             await self._publisher.publish([_publication(event) for event in lacking])
             self.republished += len(lacking)
+        for _, event in due:
+            if event.type == SessionErased.type and event.created_at > now - self._oldest:
+                await self._publisher.purge(event.session_id)
         self._at = due[-1][0]
         if not await self._checkpoints.advance(NAME, self._kept, self._at):
             self._at = await self._checkpoints.load(NAME) or self._at

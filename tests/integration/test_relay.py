@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from nats.js.api import DeliverPolicy
 from nats.js.errors import NotFoundError
 
-from domain.commands import CreateSession, SubmitTurn
+from domain.commands import CreateSession, EraseSession, SubmitTurn
 from domain.events.envelope import peek
 from domain.ids import CommandKey, SessionId, TurnId
 from domain.parts import TextPart
@@ -152,3 +152,31 @@ async def test_it_goes_on_where_it_was(settings: Settings, nats: EmbeddedNats) -
 
             await eventually(second_there, "the second session is in EVENTS")
             assert sorted(got) == sorted([(first, 1), (first, 2), (second, 1), (second, 2)])
+
+
+async def test_what_the_broker_keeps_of_an_erased_session_goes(settings: Settings, nats: EmbeddedNats) -> None:
+    user, password = nats.credentials("operator")
+    inbox = inbox_prefix("turnlog", "operator").encode()
+    client = await nats_client.connect(nats.url, user=user, password=password, inbox_prefix=inbox)
+
+    async def kept(session: SessionId) -> int:
+        subject = f"turnlog.session.{session}.event"
+        info = await client.jetstream().stream_info(stream_names("turnlog")[0], subjects_filter=subject)
+        return (info.state.subjects or {}).get(subject, 0)
+
+    async with deaf_pipeline(settings) as pipeline, projector(settings), consumer(nats) as got:
+        gone, stays = await session_of(pipeline, 0), await session_of(pipeline, 1)
+
+        async def there() -> bool:
+            return (gone, 1) in got and (stays, 2) in got
+
+        await eventually(there, "the events are in EVENTS")
+        assert await kept(gone) == 1
+        await pipeline.execute(EraseSession(session_id=gone, key=CommandKey("erase")))
+
+        async def purged() -> bool:
+            return (gone, 2) in got and await kept(gone) == 0
+
+        await eventually(purged, "the erased session's subject is empty")
+        assert await kept(stays) == 2
+    await client.close()

@@ -133,8 +133,11 @@ async def change_session(request: HttpRequest, deps: Deps, session_ref: SessionR
 @delete(
     "/v1/sessions/{session_ref:str}",
     operation_id="deleteSession",
-    operation_class=described({204: None}, 404, 503),
+    operation_class=described({204: None}, 404, 422, 503),
 )
-async def delete_session(request: HttpRequest, deps: Deps, session_ref: SessionRef) -> None:
-    """Delete: what runs is interrupted, what waits is cancelled, and only the events stream gives what is left."""
-    await registering.delete(deps, await deps.authenticator.session(request, session_ref))
+async def delete_session(
+    request: HttpRequest, deps: Deps, session_ref: SessionRef, erase: FromQuery[bool] = False
+) -> None:
+    """Delete: what runs is interrupted, what waits is cancelled, and only the events stream gives what is left. `erase`
+    also removes what people and agents wrote, as soon as nothing runs any more."""
+    await registering.delete(deps, await deps.authenticator.session(request, session_ref), erase=erase)

@@ -50,7 +50,7 @@ WHERE s.session_id = any($2::text []::uuid []);
 -- Of several sessions, each after one sequence and up to another, by type where the projection needs but some.
 SELECT
     e.session_id::text AS session_id, e.sequence, e.event_id::text AS event_id, e.type, e.schema_version,
-    e.turn_id::text AS turn_id, e.created_at, e.payload
+    e.turn_id::text AS turn_id, e.created_at, e.payload, e.salt IS NULL AS erased
 FROM unnest($1::text [], $2::bigint [], $3::bigint []) AS w (session_id, after, upto)
 CROSS JOIN LATERAL (
     SELECT * FROM events AS x

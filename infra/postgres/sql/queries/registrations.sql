@@ -182,6 +182,15 @@ SET state = 'deleted', changed_at = clock_timestamp()
 WHERE session_id = $1 AND state = 'active'
 RETURNING session_id;
 
+-- name: delete_and_erase
+UPDATE registrations
+SET state = 'deleted', erase = true, title = NULL, metadata = NULL, changed_at = clock_timestamp()
+WHERE session_id = $1 AND state = 'active'
+RETURNING session_id;
+
+-- name: erasing
+SELECT session_id FROM registrations WHERE session_id = $1 AND erase;
+
 -- name: close
 UPDATE registrations
 SET closed = true
