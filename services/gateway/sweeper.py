@@ -7,15 +7,16 @@ import random
 import structlog
 
 from domain.clock import IdSource
-from domain.errors import Rejection, TurnlogError, Unavailable
+from domain.errors import AgentUnavailable, StoreUnavailable, TurnlogError
 from domain.ids import CommandKey
-from infra.postgres.registrations import PostgresRegistrations, Registration
+from infra.postgres.registrations import PostgresRegistrations, Registration, RegistrationsUnavailable
 from services.gateway import registering
 from services.gateway.agent_client import AgentClient
 
 log = structlog.get_logger("turnlog.gateway")
 
 _BATCH = 100
+_NOT_NOW = (AgentUnavailable, StoreUnavailable, RegistrationsUnavailable)
 
 
 class Sweeper:
@@ -39,23 +40,24 @@ class Sweeper:
                 log.warning("sweep_failed", code=error.code)
 
     async def sweep(self) -> int:
-        """One round; how many were settled. Raises Unavailable at the first that cannot be."""
+        """One round; how many were looked at. One that cannot be settled does not keep the others waiting. Raises
+        Unavailable where nobody could be settled now."""
         unsettled = await self._registrations.unsettled(self._starting_seconds, _BATCH)
         for registration in unsettled:
-            await self._settle(registration)
+            try:
+                await self._settle(registration)
+            except _NOT_NOW:
+                raise
+            except TurnlogError as error:
+                log.info("registration_not_settled", session_id=registration.session_id, code=error.code)
         if unsettled:
             log.info("registrations_settled", count=len(unsettled))
         return len(unsettled)
 
     async def _settle(self, registration: Registration) -> None:
-        try:
-            if registration.state == "deleted":
-                key = CommandKey(self._ids.uuid7())
-                await registering.close(self._agent, self._registrations, registration, key)
-            else:
-                await registering.start(self._agent, self._registrations, registration)
-                await self._registrations.activate(registration.session_id)
-        except Unavailable:
-            raise
-        except Rejection as error:
-            log.info("registration_failed", session_id=registration.session_id, code=error.code)
+        if registration.state == "deleted":
+            key = CommandKey(self._ids.uuid7())
+            await registering.close(self._agent, self._registrations, registration, key)
+        else:
+            await registering.start(self._agent, self._registrations, registration)
+            await self._registrations.activate(registration.session_id)
