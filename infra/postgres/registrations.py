@@ -6,6 +6,7 @@ goes through `unsettled`.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Many
 from typing import Any, Literal
 
 import msgspec
@@ -159,6 +160,10 @@ class PostgresRegistrations:
     async def unsettled(self, seconds: float, limit: int) -> list[Registration]:
         """Starting, or deleted but not closed, for longer than that; the oldest first."""
         return [_registration(row) for row in await self._fetch(self._sql["unsettled"], seconds, limit)]
+
+    async def changed(self, seconds: float, session_ids: Many[SessionId]) -> list[Registration]:
+        """Those of these sessions that changed within that time."""
+        return [_registration(row) for row in await self._fetch(self._sql["changed"], seconds, list(session_ids))]
 
     async def ping(self) -> None:
         """Raises when the database does not answer."""

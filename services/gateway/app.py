@@ -21,6 +21,7 @@ from services.gateway.routes import (
     projections,
     queue,
     sessions,
+    tickets,
     turns,
 )
 
@@ -50,11 +51,26 @@ ROUTES = [
     projections.list_projections,
     projections.search_texts,
     events.read_events,
+    tickets.create_ticket,
     health.health,
     health.ready,
     health.metrics,
     page.index,
 ]
+
+
+def _cors(origins: list[str]) -> CORSConfig:
+    """Exactly these origins. Credentials, because the stream's cookie is one; it opens nothing but that stream, and
+    only for reading."""
+    if "*" in origins:
+        raise ValueError("TURNLOG_GATEWAY_ORIGINS names origins one by one")
+    return CORSConfig(
+        allow_origins=origins,
+        allow_credentials=True,
+        allow_methods=["GET", "POST", "PATCH", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+        expose_headers=["Idempotency-Replayed", "Retry-After"],
+    )
 
 
 def create_app(deps: GatewayDeps) -> Litestar:
@@ -67,7 +83,7 @@ def create_app(deps: GatewayDeps) -> Litestar:
         dependencies={"deps": Provide(lambda: deps, sync_to_thread=False)},
         exception_handlers=HANDLERS,
         middleware=[guard(frozenset(origins))] if deps.authenticator.off else [],
-        cors_config=CORSConfig(allow_origins=origins, expose_headers=["*"]) if origins else None,
+        cors_config=_cors(origins) if origins else None,
         openapi_config=openapi.config(version("turnlog")),
         request_max_body_size=int(settings.limits.input_bytes) * _BODY_FACTOR + _BODY_MARGIN,
         logging_config=None,

@@ -1,6 +1,6 @@
 """Who asks, and which sessions are theirs.
 
-A credential is whatever a request shows: a user's JWT, a session token, and on the stream later a ticket or its cookie.
+A credential is whatever a request shows: a user's JWT, a session token, and on the stream a ticket or its cookie.
 Each finds registrations in its own way; somebody else's session and one that does not exist are never told apart.
 """
 
@@ -13,8 +13,10 @@ from domain.clock import Clock
 from domain.errors import SessionNotFound
 from domain.ids import Micros
 from infra.postgres.registrations import Owner, PostgresRegistrations, Registration
+from infra.postgres.stream_passes import Grant
 from services.gateway import tokens
 from services.gateway.names import external_id_fault
+from services.gateway.passes import COOKIE, StreamPasses
 from services.gateway.refusals import Unauthenticated, UserNeeded
 from services.gateway.user_tokens import UserTokens
 
@@ -27,10 +29,12 @@ _MAX_CREDENTIAL = 8192
 
 
 class Access(msgspec.Struct, frozen=True):
-    """A registration that the sender of a request may use. `expires_at`: until when, None for no end."""
+    """A registration that the sender of a request may use, and by what right. `cookie`: what the sender is to show
+    from now on."""
 
     registration: Registration
-    expires_at: Micros | None = None
+    grant: Grant
+    cookie: str | None = None
 
 
 class Credential(Protocol):
@@ -57,7 +61,7 @@ class UserCredential(msgspec.Struct, frozen=True):
 
     async def find(self, name: str) -> Access | None:
         found = await self.registrations.named(self.user, name)
-        return None if found is None else Access(found, self.expires_at)
+        return None if found is None else Access(found, Grant(owner=self.user, expires_at=self.expires_at))
 
 
 class SessionCredential(msgspec.Struct, frozen=True):
@@ -77,14 +81,39 @@ class SessionCredential(msgspec.Struct, frozen=True):
             raise Unauthenticated()
         if found.token_expires_at is None or found.token_expires_at <= self.clock.now():
             raise Unauthenticated()
-        return Access(found, found.token_expires_at) if name in (found.external_id, found.session_id) else None
+        grant = Grant(token_hash=found.token_hash, expires_at=found.token_expires_at)
+        return Access(found, grant) if name in (found.external_id, found.session_id) else None
+
+
+class PassCredential(msgspec.Struct, frozen=True):
+    """What a browser shows for an events stream: a ticket, which opens it once, else the cookie it got for one."""
+
+    ticket: str | None
+    cookie: str | None
+    passes: StreamPasses
+    registrations: PostgresRegistrations
+
+    def owner(self) -> Owner:
+        raise UserNeeded()
+
+    async def find(self, name: str) -> Access | None:
+        opened = await self.passes.open(self.ticket, self.cookie)
+        if opened is None:
+            raise Unauthenticated()
+        found = await self.registrations.get(opened.session_id)
+        if found is None or not opened.grant.holds(found):
+            raise Unauthenticated()
+        return Access(found, opened.grant, opened.cookie) if name in (found.external_id, found.session_id) else None
 
 
 class Authenticator:
     """Turns requests into credentials and session names into registrations. `users` None: authentication is off."""
 
-    def __init__(self, registrations: PostgresRegistrations, users: UserTokens | None, clock: Clock) -> None:
+    def __init__(
+        self, registrations: PostgresRegistrations, users: UserTokens | None, clock: Clock, passes: StreamPasses
+    ) -> None:
         self._registrations = registrations
+        self._passes = passes
         self._users = users
         self._clock = clock
 
@@ -111,21 +140,30 @@ class Authenticator:
 
     async def session(self, request: Connection, name: str) -> Registration:
         """The sender's active session of that name. Raises Unauthenticated, SessionNotFound."""
-        found = (await self._find(request, name)).registration
-        if found.state != "active":
-            raise SessionNotFound()
-        return found
+        return (await self.access(request, name)).registration
 
-    async def stream(self, request: Connection, name: str) -> Access:
-        """The same for the events stream, which also gives the rest of a deleted session, and ends when the credential
-        does."""
-        access = await self._find(request, name)
+    async def access(self, request: Connection, name: str) -> Access:
+        """The same, and by what right."""
+        access = await self._find(self.credential(request), name)
+        if access.registration.state != "active":
+            raise SessionNotFound()
+        return access
+
+    async def stream(self, request: Connection, name: str, ticket: str | None) -> Access:
+        """The same for the events stream, which a ticket or its cookie opens too. It also gives the rest of a deleted
+        session, and ends when the credential does."""
+        access = await self._find(self._for_stream(request, ticket), name)
         if access.registration.state not in ("active", "deleted"):
             raise SessionNotFound()
         return access
 
-    async def _find(self, request: Connection, name: str) -> Access:
-        credential = self.credential(request)
+    def _for_stream(self, request: Connection, ticket: str | None) -> Credential:
+        cookie = request.cookies.get(COOKIE)
+        if "authorization" in request.headers or (ticket is None and (cookie is None or self.off)):
+            return self.credential(request)
+        return PassCredential(ticket, cookie, self._passes, self._registrations)
+
+    async def _find(self, credential: Credential, name: str) -> Access:
         # What can be no name is asked of no database: text with U+0000 would be an error there.
         found = None if external_id_fault(name) is not None else await credential.find(name)
         if found is None:

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from litestar.di import NamedDependency
 
 from domain.clock import Clock, IdSource
+from domain.ids import SessionId
 from infra.postgres.registrations import PostgresRegistrations
 from infra.settings import Settings
 from infra.telemetry.metrics import Metrics
 from services.gateway.agent_client import AgentClient
 from services.gateway.auth import Authenticator
+from services.gateway.passes import StreamPasses
 from services.gateway.rates import Rates
+from services.gateway.revocations import Revocations
 from services.gateway.sse.hub import Hub
 
 Check = Callable[[], Awaitable[None]]
@@ -28,9 +31,14 @@ class GatewayDeps:
     authenticator: Authenticator
     hub: Hub
     rates: Rates
+    passes: StreamPasses
+    revocations: Revocations
     clock: Clock
     ids: IdSource
     metrics: Metrics
+    control: Callable[[SessionId, bytes], None] = lambda *_: None
+    """Tells the gateways with streams of a session to look at it."""
+
     ready: Mapping[str, Check] = field(default_factory=dict)
     """Part -> what tells whether it works, for /readyz."""
 

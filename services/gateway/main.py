@@ -8,8 +8,10 @@ from domain.errors import AgentUnavailable, TurnlogError
 from domain.ids import SessionId
 from infra.nats.connection import BrokerConnection
 from infra.nats.live import open_live_reader
+from infra.nats.notifier import open_notifier
 from infra.nats.subscriber import NatsSubscriber
 from infra.postgres.registrations import PostgresRegistrations
+from infra.postgres.stream_passes import PostgresStreamPasses
 from infra.settings import SettingMissing, Settings
 from infra.system import SystemClock, SystemIds
 from infra.telemetry.metrics import Metrics
@@ -21,7 +23,9 @@ from services.gateway.deps import GatewayDeps
 from services.gateway.loopback import is_loopback
 from services.gateway.measures import measure_streams
 from services.gateway.open_items import StoredOpenItems
+from services.gateway.passes import StreamPasses
 from services.gateway.rates import Rates
+from services.gateway.revocations import Revocations
 from services.gateway.sse.hub import Hub
 from services.gateway.sse.limits import Limits
 from services.gateway.sse.peer import StreamProtocol
@@ -110,11 +114,17 @@ async def run(settings: Settings) -> int:
         open_pool(settings, "gateway") as pool,
         open_nats(settings, "gateway") as broker,
         client as agent,
+        open_notifier(broker) as notifier,
         open_live_reader(broker) as reader,
         Hub(agent, SessionSubscriber(broker), stream_limits(settings), StoredOpenItems(reader, agent)) as hub,
         asyncio.TaskGroup() as tasks,
     ):
         registrations = PostgresRegistrations(pool)
+        passes = StreamPasses(
+            PostgresStreamPasses(pool), settings.gateway.ticket_seconds, settings.gateway.token_seconds
+        )
+        revocations = Revocations(registrations, clock, settings.gateway.revocation_seconds)
+        hub.revoked = revocations.check
         measure_streams(hub, metrics.registry)
 
         async def nats() -> None:
@@ -129,7 +139,10 @@ async def run(settings: Settings) -> int:
             settings=settings,
             agent=agent,
             registrations=registrations,
-            authenticator=Authenticator(registrations, users, clock),
+            authenticator=Authenticator(registrations, users, clock, passes),
+            passes=passes,
+            revocations=revocations,
+            control=notifier.control,
             hub=hub,
             rates=Rates(settings.gateway.starts_per_minute, clock),
             clock=clock,
@@ -139,6 +152,7 @@ async def run(settings: Settings) -> int:
         )
         sweeper = Sweeper(agent, registrations, ids, settings.gateway.starting_seconds)
         sweeping = tasks.create_task(sweeper.run(), name="sweeper")
+        revoking = tasks.create_task(revocations.run(), name="revocations")
         app = HttpLog(create_app(deps), metrics.registry, log.info)
         try:
             with life.signals():
@@ -152,4 +166,5 @@ async def run(settings: Settings) -> int:
                 )
         finally:
             sweeping.cancel()
+            revoking.cancel()
     return 0

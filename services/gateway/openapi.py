@@ -69,6 +69,7 @@ _SHAPES: tuple[type[BaseModel], ...] = (
     shapes.Projection,
     shapes.FoundTexts,
     shapes.EventPage,
+    shapes.StreamTicket,
     shapes.Health,
 )
 

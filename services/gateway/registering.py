@@ -23,6 +23,10 @@ log = structlog.get_logger("turnlog.gateway")
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 
+# Hints for every gateway with streams of the session; each looks for itself.
+_REVOKED = msgspec.json.encode({"reason": "revoked"})
+_DELETED = msgspec.json.encode({"reason": "deleted"})
+
 # DELETE is answered at once: what the agent service has not confirmed by then is the sweeper's.
 _CLOSE_SECONDS = 2.0
 
@@ -74,6 +78,8 @@ async def create(deps: GatewayDeps, owner: Owner, body: bodies.CreateSession) ->
         raise SessionGone(external_id=found.external_id)
     heads = await deps.agent.heads([found.session_id])
     head = heads.heads.get(found.session_id)
+    if not fresh:
+        deps.control(active.session_id, _REVOKED)
     created = Created(
         session_id=active.session_id,
         external_id=active.external_id,
@@ -105,6 +111,7 @@ async def delete(deps: GatewayDeps, registration: Registration, *, erase: bool =
     was first."""
     if not await deps.registrations.delete(registration.session_id, erase=erase):
         raise SessionNotFound()
+    deps.control(registration.session_id, _DELETED)
     try:
         async with asyncio.timeout(_CLOSE_SECONDS):
             await close(deps.agent, deps.registrations, registration, CommandKey(deps.ids.uuid7()))

@@ -229,6 +229,13 @@ class EventPage(BaseModel):
     next_sequence: int
 
 
+class StreamTicket(BaseModel):
+    """`expires_in`: seconds in which the ticket must be used."""
+
+    ticket: str
+    expires_in: int
+
+
 class Health(BaseModel):
     """`failing`: part -> kind of error."""
 

@@ -23,7 +23,7 @@ from domain.parts import TextPart
 from infra.embedded import EmbeddedNats
 from infra.nats.connection import BrokerConnection
 from infra.nats.live import open_live_reader
-from infra.nats.notifier import NatsNotifier
+from infra.nats.notifier import NatsNotifier, open_notifier
 from infra.pipeline.pipeline import Pipeline
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
 from infra.postgres.workers import PostgresWorkers
@@ -291,9 +291,11 @@ async def _gateway(settings: Settings, agent_url: str, limits: Limits | None) ->
         agent, subscriber = HookedAgent(client), HookedSubscriber(SessionSubscriber(broker))
         async with (
             open_live_reader(broker) as reader,
+            open_notifier(broker) as notifier,
             Hub(agent, subscriber, limits, StoredOpenItems(reader, client)) as hub,
         ):
-            deps = replace(deps, hub=hub)
+            hub.revoked = deps.revocations.check
+            deps = replace(deps, hub=hub, control=notifier.control)
             served = Served(create_gateway_app(deps))
             async with served.running():
                 yield Gateway(served, deps, agent, subscriber, broker)

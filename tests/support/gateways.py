@@ -23,6 +23,7 @@ from infra.postgres.history import PostgresHistory
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.registrations import PostgresRegistrations
 from infra.postgres.store import PostgresEventStore
+from infra.postgres.stream_passes import PostgresStreamPasses
 from infra.postgres.workers import PostgresWorkers
 from infra.settings import Settings
 from infra.settings.groups import Agent, Jwt, Postgres
@@ -35,7 +36,9 @@ from services.gateway.app import create_app as create_gateway_app
 from services.gateway.auth import Authenticator
 from services.gateway.deps import GatewayDeps
 from services.gateway.main import user_tokens
+from services.gateway.passes import StreamPasses
 from services.gateway.rates import Rates
+from services.gateway.revocations import Revocations
 from services.gateway.sse.hub import Hub
 from services.gateway.sse.peer import StreamProtocol
 from services.lifecycle import Life, listen, serve
@@ -212,11 +215,19 @@ async def gateway_deps(settings: Settings, agent_urls: list[str]) -> AsyncIterat
     )
     async with open_pool(settings, "gateway") as pool, client as agent, Hub(agent, FakeBroker()) as hub:
         registrations = PostgresRegistrations(pool)
+        passes = StreamPasses(
+            PostgresStreamPasses(pool), settings.gateway.ticket_seconds, settings.gateway.token_seconds
+        )
+        revocations = Revocations(registrations, clock, settings.gateway.revocation_seconds)
+        hub.revoked = revocations.check
+        revoking = asyncio.create_task(revocations.run())
         yield GatewayDeps(
             settings=settings,
             agent=agent,
             registrations=registrations,
-            authenticator=Authenticator(registrations, user_tokens(settings), clock),
+            authenticator=Authenticator(registrations, user_tokens(settings), clock, passes),
+            passes=passes,
+            revocations=revocations,
             hub=hub,
             rates=Rates(settings.gateway.starts_per_minute, clock),
             clock=clock,
@@ -224,3 +235,4 @@ async def gateway_deps(settings: Settings, agent_urls: list[str]) -> AsyncIterat
             metrics=metrics,
             ready={"registrations": registrations.ping, "agent": agent.ready},
         )
+        revoking.cancel()

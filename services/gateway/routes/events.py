@@ -1,5 +1,6 @@
 """`GET /v1/sessions/{id}/events`: the session's number line, as a stream that goes on or as JSON pages."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,9 +13,12 @@ from services.gateway import shapes
 from services.gateway.auth import Access
 from services.gateway.deps import Deps, GatewayDeps
 from services.gateway.openapi import described
+from services.gateway.passes import set_cookie
 from services.gateway.routes.sessions import SessionRef
 from services.gateway.sse.cursor import cursor_of
-from services.gateway.sse.response import EventStream
+from services.gateway.sse.frames import closing
+from services.gateway.sse.response import EventStream, NoStreamNow
+from services.gateway.sse.viewer import Viewer
 
 HttpRequest = Request[object, object, State]
 
@@ -55,15 +59,19 @@ async def read_events(
     after_sequence: Annotated[
         str | None, QueryParameter(description="The last sequence that the client has; 0 or absent: from the beginning")
     ] = None,
+    ticket: Annotated[str | None, QueryParameter(description="In place of a header: opens one stream once")] = None,
     limit: Annotated[int | None, QueryParameter(ge=1, le=10_000, description="Events of a JSON page at most")] = None,
 ) -> Response[bytes] | Response[None]:
     """Committed events after the cursor, with `Accept: text/event-stream` (or a `Last-Event-ID`) as a stream that goes
     on. As JSON: one page, and the cursor to go on from (the same again when there is nothing yet)."""
-    access = await deps.authenticator.stream(request, session_ref)
     cursor = cursor_of(last_event_id, after_sequence)
+    streams = _wants_stream(request, last_event_id)
+    if streams and (deps.hub.draining or deps.hub.full):
+        return NoStreamNow(deps.hub)
+    access = await deps.authenticator.stream(request, session_ref, ticket)
     session_id = access.registration.session_id
-    if _wants_stream(request, last_event_id):
-        return EventStream(deps.hub, session_id, cursor, _seconds_left(deps, access))
+    if streams:
+        return _stream(request, deps, access, cursor)
     page = await deps.agent.page(session_id, cursor, "json", limit)
     body = b'{"items":[%b],"next_sequence":%d}' % (page.body, page.last)
     return Response(body, media_type=_JSON, headers={"Cache-Control": "no-store"})
@@ -74,5 +82,18 @@ def _wants_stream(request: HttpRequest, last_event_id: str | None) -> bool:
     return _STREAM in accept or (last_event_id is not None and _JSON not in accept)
 
 
-def _seconds_left(deps: GatewayDeps, access: Access) -> float | None:
-    return None if access.expires_at is None else (access.expires_at - deps.clock.now()) / 1_000_000
+def _stream(request: HttpRequest, deps: GatewayDeps, access: Access, cursor: int) -> EventStream:
+    """It ends when the credential does, and when the right is revoked."""
+    session_id, grant = access.registration.session_id, access.grant
+    seconds = None if grant.expires_at is None else (grant.expires_at - deps.clock.now()) / 1_000_000
+    cookie = None
+    if access.cookie is not None:
+        path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
+        secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+        left = deps.settings.gateway.token_seconds if seconds is None else seconds
+        cookie = set_cookie(access.cookie, path, int(left), secure=secure)
+
+    def guard(viewer: Viewer) -> AbstractContextManager[None]:
+        return deps.revocations.watching(session_id, grant, lambda: viewer.end(closing("revoked")))
+
+    return EventStream(deps.hub, session_id, cursor, seconds, guard, cookie)

@@ -55,17 +55,19 @@ class SessionFeed:
         limits: Limits,
         check: Callable[[str, float], None],
         spawn: "Callable[[Coroutine[Any, Any, None]], Task[None]]",
+        revoked: Callable[[str], None],
         open_items: OpenItems | None,
         room: Room,
     ) -> None:
         """`check(session_id, delay)` asks for the head after a delay; `spawn` runs a task in the hub's group;
-        `open_items`: who else knows what is open."""
+        `revoked(session_id)`: some right to read it may be gone; `open_items`: who else knows what is open."""
         self.session_id = session_id
         self.edge: int | None = None
         self.closed = False
         self.ended: frames.ClosingReason | None = None
         self._check = check
         self._spawn = spawn
+        self._revoked = revoked
         self._replays = replays
         self._limits = limits
         self._out = FanOut()
@@ -128,7 +130,7 @@ class SessionFeed:
         except msgspec.MsgspecError:
             return
         if revoked:
-            self._out.end("revoked")
+            self._revoked(self.session_id)
         else:
             self._check(self.session_id, 0.0)
 

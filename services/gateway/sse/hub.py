@@ -4,7 +4,7 @@ reference."""
 import asyncio
 import random
 from asyncio import Future, Task, TaskGroup
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -49,6 +49,9 @@ class Hub:
         self.draining = False
         self.room = Room(self.limits.open_items_bytes)
         """What open items take here."""
+
+        self.revoked: Callable[[str], None] | None = None
+        """Told that a right to read a session may be gone; without anybody to look, all its streams end."""
 
         self._subscriber = subscriber
         self._open_items = open_items
@@ -140,13 +143,26 @@ class Hub:
         # Those that were just being answered when the drain began.
         self._farewell(self._viewers)
 
+    def _told_revoked(self, session_id: str) -> None:
+        if self.revoked is not None:
+            self.revoked(session_id)
+        elif session_id in self._sessions:
+            self._sessions[session_id].feed.end_all("revoked")
+
     def _farewell(self, viewers: Iterable[Viewer]) -> None:
         for viewer in viewers:
             viewer.end(frames.closing("draining", frames.jittered(self.limits.retry_milliseconds)))
 
     def _start(self, session_id: str) -> _Held:
         feed = SessionFeed(
-            session_id, self.replays, self.limits, self.check, self._tasks.create_task, self._open_items, self.room
+            session_id,
+            self.replays,
+            self.limits,
+            self.check,
+            self._tasks.create_task,
+            self._told_revoked,
+            self._open_items,
+            self.room,
         )
         held = self._sessions[session_id] = _Held(feed, asyncio.get_running_loop().create_future())
         self._tasks.create_task(self._subscribe(held))

@@ -4,8 +4,8 @@ The status and the head are decided before anything is written, so refusals rais
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from litestar import Litestar, Request
@@ -20,6 +20,9 @@ from services.gateway.sse.hub import Hub
 from services.gateway.sse.peer import peer_of
 from services.gateway.sse.viewer import Viewer
 
+Guard = Callable[[Viewer], AbstractContextManager[None]]
+"""Opened for as long as the viewer is there."""
+
 STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     # no-transform: a proxy that compresses would hold frames back.
@@ -28,26 +31,68 @@ STREAM_HEADERS = (
 )
 
 
+def _nobody(_: Viewer) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class EventStream(Response[None]):
     """What the route returns: the stream of one session after one cursor. `seconds`: how long the credential that
-    opened it is still good, None for ever; the stream does not outlive it."""
+    opened it is still good, None for ever; the stream does not outlive it. `guard`: who may end a viewer meanwhile.
+    `cookie`: a Set-Cookie header."""
 
-    def __init__(self, hub: Hub, session_id: str, cursor: int, seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        session_id: str,
+        cursor: int,
+        seconds: float | None = None,
+        guard: Guard = _nobody,
+        cookie: str | None = None,
+    ) -> None:
         super().__init__(None, media_type="text/event-stream")
         self._hub = hub
         self._session_id = session_id
         self._cursor = cursor
         self._seconds = seconds
+        self._guard = guard
+        self._cookie = cookie
 
     def to_asgi_response(self, app: Litestar | None, request: Request[Any, Any, Any], **_: Any) -> ASGIResponse:
-        return _Stream(self._hub, self._session_id, self._cursor, self._seconds)
+        return _Stream(self._hub, self._session_id, self._cursor, self._seconds, self._guard, self._cookie)
+
+
+class NoStreamNow(Response[None]):
+    """The answer of a process that takes no stream now, whoever asks; no credential is looked at, no ticket spent."""
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(None, media_type="text/event-stream")
+        self._hub = hub
+
+    def to_asgi_response(self, app: Litestar | None, request: Request[Any, Any, Any], **_: Any) -> ASGIResponse:
+        return _Refusal(self._hub)
+
+
+class _Refusal(ASGIResponse):
+    __slots__ = ("_hub",)
+
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(media_type="text/event-stream")
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        reason: frames.ClosingReason = "draining" if self._hub.draining else "overloaded"
+        await _refuse(send, reason, self._hub.limits.retry_overloaded_milliseconds)
 
 
 class _Stream(ASGIResponse):
-    __slots__ = ("_cursor", "_hub", "_seconds", "_session_id")
+    __slots__ = ("_cookie", "_cursor", "_guard", "_hub", "_seconds", "_session_id")
 
-    def __init__(self, hub: Hub, session_id: str, cursor: int, seconds: float | None) -> None:
+    def __init__(
+        self, hub: Hub, session_id: str, cursor: int, seconds: float | None, guard: Guard, cookie: str | None
+    ) -> None:
         super().__init__(media_type="text/event-stream")
+        self._guard = guard
+        self._cookie = cookie
         self._hub = hub
         self._session_id = session_id
         self._cursor = cursor
@@ -75,13 +120,16 @@ class _Stream(ASGIResponse):
                 await _nothing_left(send)
                 return
             # A list of its own: middleware adds to it in place.
-            await send({"type": "http.response.start", "status": 200, "headers": list(STREAM_HEADERS)})
+            headers = list(STREAM_HEADERS)
+            if self._cookie is not None:
+                headers.append((b"set-cookie", self._cookie.encode("latin-1")))
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             first, cursor = opening(hub, self._session_id, self._cursor, stand)
             peer = peer_of(scope, hub.limits.linger_seconds)
             viewer = Viewer(peer, cursor, hub.limits.viewer_buffer_bytes)
             peer.write_body(first)
             hub.check(self._session_id, hub.limits.recheck_seconds)
-            with hub.counted(viewer), _expiry(viewer, self._seconds):
+            with hub.counted(viewer), _expiry(viewer, self._seconds), self._guard(viewer):
                 try:
                     await follow(hub, feed, viewer)
                 except SessionNotFound:

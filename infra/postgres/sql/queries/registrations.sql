@@ -223,3 +223,25 @@ LIMIT $2;
 
 -- name: ping
 SELECT 1 AS alive;
+
+-- name: changed
+-- Of those sessions what has changed since then, and the time of this look. Transactions end in another order than they
+-- read the clock, hence the margin.
+SELECT
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    token_expires_at,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at
+FROM registrations
+WHERE changed_at > clock_timestamp() - make_interval(secs => $1) AND session_id = any($2::uuid[]);
