@@ -10,7 +10,7 @@ import structlog
 
 from domain import commands, frames, replies
 from domain.clock import Clock, IdSource, rfc3339
-from domain.errors import Rejection, StaleFence, TooLarge, VersionMismatch
+from domain.errors import InternalFault, Rejection, StaleFence, TooLarge, VersionMismatch
 from domain.history import TurnLog
 from domain.ids import Micros, SessionId, WorkerId
 from domain.parts import Failure, Requirement
@@ -287,7 +287,8 @@ class Executor:
         self._recorder.drain()
         try:
             return await self._finish(Outcome(kind="failed", error=error))
-        except Rejection as refused:
+        except (Rejection, InternalFault) as refused:
+            # The claim ends by itself, since no heartbeat names it any more.
             log.error("turn.refused", session=self.claim.session_id, turn=self.claim.turn_id, codes=[refused.code])
             return None
 

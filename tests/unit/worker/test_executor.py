@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from domain import commands
-from domain.errors import StaleFence, StoreUnavailable
+from domain.errors import InternalFault, StaleFence, StoreUnavailable
 from domain.expand import expand
 from domain.parts import Answer, Requirement
 from services.worker.executor.bounds import Bounds
@@ -165,6 +165,15 @@ async def test_a_stale_fence_stops_the_turn_at_once() -> None:
     executor = await b.executor("go")
     assert await executor.run() is None
     assert ran == ["closed"]
+    assert b.store.types(executor.claim.turn_id) == ["turn.queued", "turn.started"]
+
+
+async def test_a_session_that_cannot_be_written_ends_no_worker() -> None:
+    """A fault of ours meets every command of it, the one that would end the turn too: other turns go on."""
+    b = bench(everything)
+    b.store.faults = [InternalFault()] * 10
+    executor = await b.executor("go")
+    assert await executor.run() is None
     assert b.store.types(executor.claim.turn_id) == ["turn.queued", "turn.started"]
 
 
