@@ -34,6 +34,10 @@ _COMMANDS = {
     "export": ("services.cli.export:export", "Write a session as lines that a stranger can check."),
     "replay": ("services.cli.replay:replay", "Show a session as a viewer saw it, from the log alone."),
     "erase": ("services.cli.erase:erase", "Remove what was written in a session, for good; its chain stays."),
+    "restore-stamp": (
+        "services.cli.restore:restore_stamp",
+        "After a restore: give the feed its order, raise the epoch.",
+    ),
     "config": ("services.cli.about:config", "Print every setting with its source, secrets masked."),
     "version": ("services.cli.about:version", "Print versions."),
 }

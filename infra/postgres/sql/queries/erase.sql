@@ -12,3 +12,7 @@ SELECT erase_session(
 
 -- name: stamp
 SELECT stamp_restored() AS epoch;
+
+-- name: others
+SELECT count(*) AS others FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend';
