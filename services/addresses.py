@@ -13,9 +13,9 @@ class CannotListen(TurnlogError):
     sentence = "Cannot listen on {host} port {port} ({reason}): set {variable} to another one."
 
 
-def bound(host: str, port: int, variable: str) -> socket.socket:
-    """A listening socket. Raises CannotListen, which names the setting to change."""
+def bound(host: str, port: int, variable: str, user_timeout: float = 30.0) -> socket.socket:
+    """A listening socket (see `listen`). Raises CannotListen, which names the setting to change."""
     try:
-        return listen(host, port)
+        return listen(host, port, user_timeout)
     except OSError as error:
         raise CannotListen(host=host, port=port, reason=error.strerror or error, variable=variable) from error

@@ -18,7 +18,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 BACKLOG = 2_048
 
-_USER_TIMEOUT_MILLISECONDS = 30_000
 _KEEP_ALIVE_SECONDS = 75
 _CUT_SECONDS = 0.25
 
@@ -56,15 +55,15 @@ class Life:
                 loop.remove_signal_handler(number)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, user_timeout: float = 30.0) -> socket.socket:
     """A listening socket; port 0 takes a free one. Accepted connections inherit TCP_USER_TIMEOUT: a peer that
-    vanished, or that takes nothing for that long, is given up by the kernel. Raises OSError."""
+    vanished, or that takes nothing for so many seconds, is given up by the kernel. Raises OSError."""
     family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, proto)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MILLISECONDS)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(user_timeout * 1000))
         listener.bind(address)
         listener.listen(BACKLOG)
         listener.setblocking(False)

@@ -109,7 +109,8 @@ async def run(settings: Settings) -> int:
         unavailable_seconds=settings.agent.unavailable_seconds,
         registry=metrics.registry,
     )
-    listener = bound(settings.gateway.host, settings.gateway.port, "TURNLOG_GATEWAY_PORT")
+    gateway = settings.gateway
+    listener = bound(gateway.host, gateway.port, "TURNLOG_GATEWAY_PORT", gateway.user_timeout_seconds)
     async with (
         open_pool(settings, "gateway") as pool,
         open_nats(settings, "gateway") as broker,
