@@ -188,6 +188,7 @@ class Watch:
     patience: float
     stuck: list[str] = field(default_factory=list)
     longest: float = 0.0
+    evidence: str = ""
     _since: dict[str, float] = field(default_factory=dict)
     _up: float | None = None
 
@@ -209,7 +210,17 @@ class Watch:
                 self._up = None
             else:
                 self._seen({row["orphan"] for row in rows})
+                if self.stuck and not self.evidence:
+                    self.evidence = await self._look_closer()
             await asyncio.sleep(0.25)
+
+    async def _look_closer(self) -> str:
+        """What the database knows of the first one that is stuck."""
+        session = self.stuck[0].split()[0]
+        found = {}
+        for name, sql in _EVIDENCE.items():
+            found[name] = [dict(row) for row in await self.cluster.fetch(sql, session)]
+        return repr(found)
 
     def restart(self) -> None:
         """Everything was disturbed again: count anew."""
@@ -222,6 +233,19 @@ class Watch:
             self.longest = max(self.longest, now - since)
             if now - since > self.patience:
                 self.stuck.append(orphan)
+
+
+_EVIDENCE = {
+    "turn": """SELECT status, attempt, released, continued, deaths, progress::text, leg_started_at FROM turns
+               WHERE session_id = $1::uuid""",
+    "claim": """SELECT c.*, w.expires_at, clock_timestamp() FROM claims c LEFT JOIN workers w USING (worker_id)
+                WHERE session_id = $1::uuid""",
+    "workers": "SELECT *, $1::uuid FROM workers",
+    "locks": """SELECT l.pid, l.granted, a.state, a.application_name, a.xact_start, left(a.query, 60), $1::uuid
+                FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE locktype = 'advisory'""",
+    "events": """SELECT sequence, type, created_at FROM events WHERE session_id = $1::uuid
+                 ORDER BY sequence DESC LIMIT 6""",
+}
 
 
 def runs_of(counts: Path) -> dict[str, int]:
