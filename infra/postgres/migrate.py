@@ -129,6 +129,7 @@ async def _apply(
     sql = statements("migrate")
     await connection.execute(sql["lock"])
     await _run_made(connection, "let_create", role_name("owner", namespace))
+    await _run_made(connection, "let_make_schemas", role_name("owner", namespace))
     await _run_made(connection, "become_owner", role_name("owner", namespace))
     for role in SERVICE_ROLES[kind]:
         await connection.execute(sql["tell_role"], role, role_name(role, namespace))

@@ -49,7 +49,7 @@ class World:
     worker: Pool
     projector: Pool
     admin: Any
-    env: dict[str, str]
+    env: dict[str, Any]
 
     async def served(self, name: str) -> set[int]:
         rows = await self.admin.fetch(f"SELECT DISTINCT {name}_generation AS g FROM sessions")  # noqa: S608

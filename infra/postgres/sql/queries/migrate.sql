@@ -31,6 +31,11 @@ SELECT format('SET ROLE %I', $1::text);
 SELECT format('GRANT CREATE, USAGE ON SCHEMA public TO %I', $1::text)
 WHERE NOT has_schema_privilege($1::text, 'public', 'CREATE');
 
+-- name: let_make_schemas
+-- A database that somebody else has made and owns.
+SELECT format('GRANT CREATE, TEMPORARY ON DATABASE %I TO %I', current_database(), $1::text)
+WHERE NOT has_database_privilege($1::text, current_database(), 'CREATE');
+
 -- name: lock
 SELECT pg_advisory_lock(7310868735926742016);
 
