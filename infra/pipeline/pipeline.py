@@ -1,6 +1,7 @@
 """The command pipeline of a process: the only way by which events come to be."""
 
 import asyncio
+from collections.abc import Callable
 from collections.abc import Sequence as Many
 from typing import Self
 from zlib import crc32
@@ -94,6 +95,15 @@ class Pipeline:
             return await member.future
         finally:
             self._pending.discard(member)
+
+    @property
+    def pending(self) -> int:
+        """Commands that are not answered yet."""
+        return len(self._pending)
+
+    def observe(self, committed: Callable[[int], None]) -> None:
+        """Calls it with the size of each group that is committed."""
+        self._runner.committed = committed
 
     async def _sweep(self) -> None:
         while True:

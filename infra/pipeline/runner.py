@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from collections.abc import Sequence as Many
 
 import structlog
@@ -30,6 +31,8 @@ class Runner:
         self._notifier = notifier
         self._clock = clock
         self._wake = wake
+        self.committed: Callable[[int], None] | None = None
+        """Told how many commands a transaction held, once it is committed."""
 
     async def run(self, members: Many[Member]) -> list[Member]:
         """Settle every member but those whose session is locked by another, which are returned. A member that is past
@@ -54,6 +57,8 @@ class Runner:
         for member, answer in result.answers:
             member.settle(answer)
         announce(self._notifier, result.batches, self._wake)
+        if self.committed is not None:
+            self.committed(len(members))
         return result.blocked
 
     async def _one_by_one(self, members: Many[Member]) -> list[Member]:

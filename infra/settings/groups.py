@@ -177,6 +177,7 @@ class Worker(Group):
     slowest_snapshot_seconds: PositiveSeconds = Field(default=5.0, description="the same, of a large tool result")
     rollup_seconds: PositiveSeconds = Field(default=0.25, description="between roll-ups of an open item")
     drain_seconds: Seconds = Field(default=10.0, description="for running turns at the end; then they are handed back")
+    metrics_port: Port = Field(default=0, description="on loopback, for /metrics of a worker (0: none)")
 
 
 class Projector(Group):

@@ -34,6 +34,7 @@ from services.gateway.sweeper import Sweeper
 from services.gateway.user_tokens import UserTokens
 from services.http_log import HttpLog
 from services.lifecycle import Life, serve
+from services.measuring import measure_broker, measure_pool
 from services.wiring import open_nats, open_pool
 
 log = structlog.get_logger("turnlog.gateway")
@@ -127,6 +128,8 @@ async def run(settings: Settings) -> int:
         revocations = Revocations(registrations, clock, settings.gateway.revocation_seconds)
         hub.revoked = revocations.check
         measure_streams(hub, metrics.registry)
+        measure_broker(broker, metrics.registry)
+        measure_pool(pool, metrics.registry)
 
         async def nats() -> None:
             if not broker.is_connected:

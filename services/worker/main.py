@@ -14,13 +14,16 @@ from infra.postgres.history import PostgresHistory
 from infra.postgres.workers import PostgresWorkers
 from infra.settings import Settings
 from infra.system import SystemClock, SystemIds
+from infra.telemetry.metrics import Metrics
 from services.lifecycle import Life
+from services.measuring import measure_broker, measure_pipeline, measure_pool, served
 from services.wiring import open_pipeline, open_pool, open_publisher
 from services.worker.agents import LoadedAgent, load_agents
 from services.worker.claims import Claims
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.executor import Tools
 from services.worker.leases import Leases
+from services.worker.measures import measure_turns
 from services.worker.slots import Slots
 
 log = structlog.get_logger("turnlog.worker")
@@ -48,10 +51,10 @@ async def run(settings: Settings) -> int:
     settings.dsn("worker")
     # First of all, since it may take seconds: a worker that has a lease must be able to keep it.
     agents = load_agents(settings.worker.agents, settings.worker.model)
-    clock, ids = SystemClock(), SystemIds()
+    clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
     worker_id = WorkerId(ids.uuid7())
     life = Life()
-    with life.signals():
+    with life.signals(), served(metrics, settings.worker.metrics_port):
         async with (
             open_publisher(settings, "worker") as (broker, notifier),
             open_pipeline(settings, "worker", notifier) as pipeline,
@@ -90,6 +93,10 @@ async def run(settings: Settings) -> int:
                 count=settings.worker.slots,
                 poll_seconds=settings.worker.poll_seconds,
             )
+            measure_pipeline(pipeline, metrics.registry)
+            measure_broker(broker, metrics.registry)
+            measure_pool(pool, metrics.registry)
+            measure_turns(slots, metrics.registry)
             leases.start()
             return_code = 0
             try:

@@ -48,6 +48,9 @@ class Slots:
     ) -> None:
         self.running: dict[str, Executor] = {}
         self.draining = False
+        self.recoveries = 0
+        """Turns that were taken over from a worker that died."""
+
         self._worker_id = worker_id
         self._runtimes = runtimes
         self._tools = tools
@@ -130,6 +133,7 @@ class Slots:
         executor = Executor(claim, runtime, self._tools, self._next_for)
         self._leases.hold(claim)
         self.running[claim.turn_id] = executor
+        self.recoveries += claim.reason == "worker_lost"
         log.info("turn.executes", session=claim.session_id, turn=claim.turn_id, attempt=claim.attempt)
         try:
             async with asyncio.TaskGroup() as tasks:

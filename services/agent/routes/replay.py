@@ -64,9 +64,7 @@ async def events(
 
 
 @post("/internal/sessions/{session_id:str}/open-items", status_code=200)
-async def open_items(
-    request: Request[object, object, State], deps: Deps, session_id: FromPath[str]
-) -> Response[bytes]:
+async def open_items(request: Request[object, object, State], deps: Deps, session_id: FromPath[str]) -> Response[bytes]:
     """What the log knows of items whose temporary frames somebody has seen; null where no turn runs."""
     asked = _body(await request.body(), ItemsQuestion)
     running = await deps.store.open_items(known_form(session_id), asked.item_ids)

@@ -20,6 +20,7 @@ from services.gateway.sse.fanout import FanOut
 from services.gateway.sse.held import Held
 from services.gateway.sse.limits import Limits
 from services.gateway.sse.live import WATCHED, Frame, LiveFrames, Shown, decode_frame
+from services.gateway.sse.meter import Meter
 from services.gateway.sse.open_item import Room
 from services.gateway.sse.ports import OpenItems, OpenItemsUnavailable, ReplayPage, SessionHead, chunk_of
 from services.gateway.sse.replays import Replays
@@ -58,6 +59,7 @@ class SessionFeed:
         revoked: Callable[[str], None],
         open_items: OpenItems | None,
         room: Room,
+        meter: Meter,
     ) -> None:
         """`check(session_id, delay)` asks for the head after a delay; `spawn` runs a task in the hub's group;
         `revoked(session_id)`: some right to read it may be gone; `open_items`: who else knows what is open."""
@@ -67,6 +69,7 @@ class SessionFeed:
         self.ended: frames.ClosingReason | None = None
         self._check = check
         self._spawn = spawn
+        self._meter = meter
         self._revoked = revoked
         self._replays = replays
         self._limits = limits
@@ -202,6 +205,7 @@ class SessionFeed:
         self.edge = sequence
         if type_ in WATCHED:
             self._live.observe(type_, turn_id, envelope)
+        self._meter.event(envelope)
         self._out.event(sequence, block or frames.event(sequence, type_, envelope))
         if self._held.waiting:
             self._show_frames(self._held.take_frames(sequence))
@@ -224,7 +228,10 @@ class SessionFeed:
             self._show_frame(frame, raw)
 
     def _show_frame(self, frame: Frame, raw: bytes) -> None:
-        self._show(self._live.admit(frame, raw, self._out.tick))
+        shown = self._live.admit(frame, raw, self._out.tick)
+        self._show(shown)
+        if shown and frame.type == "item.snapshot":
+            self._meter.healed["roll_up"] += 1
         if self._live.hole:
             self._live.hole = False
             self._read_open_items()
@@ -246,7 +253,9 @@ class SessionFeed:
             for pause in (0.0, *_AGAIN_AFTER):
                 await asyncio.sleep(pause)
                 early, self._early = self._early, []
-                self._show(self._live.merge(await source.read(self.session_id, early), self._out.tick))
+                shown = self._live.merge(await source.read(self.session_id, early), self._out.tick)
+                self._show(shown)
+                self._meter.healed["open_items"] += bool(shown)
                 if self._live.whole:
                     return
         except OpenItemsUnavailable:
@@ -267,13 +276,15 @@ class SessionFeed:
 
     async def heal(self) -> None:
         """Close the jump: hold for a moment, then one replay for all. What comes meanwhile is held in order."""
-        pause = self._limits.hold_seconds
+        pause, asked = self._limits.hold_seconds, False
         try:
             while True:
                 await asyncio.sleep(pause)
                 at = self.edge or 0
                 if at >= self._wanted:
+                    self._meter.healed["wait"] += not asked
                     return
+                asked = True
                 try:
                     pause = await self._heal_once(at)
                 except SessionNotFound:
@@ -296,8 +307,10 @@ class SessionFeed:
             return self._doubt()
         self._doubts = 0
         if page.last >= page.head or page.last >= self._wanted:
+            self._meter.healed["page"] += 1
             self._fill(page)
         else:
+            self._meter.healed["pull"] += 1
             self._skip(page.head)
         if page.closed:
             self._check(self.session_id, 0.0)

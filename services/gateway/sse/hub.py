@@ -15,6 +15,7 @@ from services.gateway.sse import frames
 from services.gateway.sse.feed import SessionFeed
 from services.gateway.sse.inquiry import Inquiry
 from services.gateway.sse.limits import Limits
+from services.gateway.sse.meter import Meter
 from services.gateway.sse.open_item import Room
 from services.gateway.sse.ports import Agent, OpenItems, SessionHead, Subscriber, Subscription
 from services.gateway.sse.replays import Replays
@@ -50,6 +51,7 @@ class Hub:
         self.room = Room(self.limits.open_items_bytes)
         """What open items take here."""
 
+        self.meter = Meter()
         self.revoked: Callable[[str], None] | None = None
         """Told that a right to read a session may be gone; without anybody to look, all its streams end."""
 
@@ -62,7 +64,7 @@ class Hub:
         self._tasks = TaskGroup()
         self._running: list[Task[None]] = []
         self.inquiry = Inquiry(agent, self._learn, self.limits.heads_timeout_seconds)
-        self.replays = Replays(agent, self._tasks, self.limits.pages_in_flight)
+        self.replays = Replays(agent, self._tasks, self.limits.pages_in_flight, self.meter)
 
     async def __aenter__(self) -> "Hub":
         await self._tasks.__aenter__()
@@ -163,6 +165,7 @@ class Hub:
             self._told_revoked,
             self._open_items,
             self.room,
+            self.meter,
         )
         held = self._sessions[session_id] = _Held(feed, asyncio.get_running_loop().create_future())
         self._tasks.create_task(self._subscribe(held))

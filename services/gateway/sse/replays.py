@@ -3,13 +3,15 @@
 import asyncio
 from asyncio import Future, TaskGroup
 
+from services.gateway.sse.meter import Meter
 from services.gateway.sse.ports import Agent, ReplayPage
 
 
 class Replays:
     """Pages of committed events. Nothing is kept: a page lives as long as somebody writes it out."""
 
-    def __init__(self, agent: Agent, tasks: TaskGroup, in_flight: int) -> None:
+    def __init__(self, agent: Agent, tasks: TaskGroup, in_flight: int, meter: Meter) -> None:
+        self._meter = meter
         self._agent = agent
         self._tasks = tasks
         self._room = asyncio.Semaphore(in_flight)
@@ -33,6 +35,7 @@ class Replays:
     async def _fetch(self, key: tuple[str, int], asked: "Future[ReplayPage]") -> None:
         try:
             async with self._room:
+                self._meter.pages += 1
                 page = await self._agent.page(*key)
         except Exception as error:  # noqa: BLE001 - root of a task: whoever waits for the page gets the error
             asked.set_exception(error)
