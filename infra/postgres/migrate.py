@@ -113,6 +113,7 @@ async def _prepare_server(
         await _run_made(connection, "own_by_us", owner)
         await _run_made(connection, "create_database", database, owner)
         await _run_made(connection, "close_database", database)
+        await _run_made(connection, "let_make_schemas", database, owner)
         for role in SERVICE_ROLES[kind]:
             await _run_made(connection, "open_database", database, role_name(role, namespace))
     finally:
@@ -129,7 +130,6 @@ async def _apply(
     sql = statements("migrate")
     await connection.execute(sql["lock"])
     await _run_made(connection, "let_create", role_name("owner", namespace))
-    await _run_made(connection, "let_make_schemas", role_name("owner", namespace))
     await _run_made(connection, "become_owner", role_name("owner", namespace))
     for role in SERVICE_ROLES[kind]:
         await connection.execute(sql["tell_role"], role, role_name(role, namespace))

@@ -33,8 +33,8 @@ WHERE NOT has_schema_privilege($1::text, 'public', 'CREATE');
 
 -- name: let_make_schemas
 -- A database that somebody else has made and owns.
-SELECT format('GRANT CREATE, TEMPORARY ON DATABASE %I TO %I', current_database(), $1::text)
-WHERE NOT has_database_privilege($1::text, current_database(), 'CREATE');
+SELECT format('GRANT CREATE, TEMPORARY ON DATABASE %I TO %I', $1::text, $2::text)
+WHERE NOT has_database_privilege($2::text, $1::text, 'CREATE');
 
 -- name: lock
 SELECT pg_advisory_lock(7310868735926742016);
