@@ -5,6 +5,9 @@ import msgspec
 from infra.pipeline.settings import PipelineSettings
 from infra.postgres.pool import POINT_LOOKUPS, Pool, Timeouts, create_pool
 
+_STATEMENT_MILLISECONDS = 5_000
+"""Statements of a group take milliseconds: transactions stay below a second."""
+
 
 class PipelinePools(msgspec.Struct, frozen=True):
     """`groups`: one connection a lane and a few for groups that try again. `waiting`: those that block on locks."""
@@ -23,6 +26,8 @@ async def open_pipeline_pools(
 ) -> PipelinePools:
     """Pools of the sizes that `settings` asks for; connections are opened as they are needed."""
     bounds = timeouts or Timeouts()
+    # A lane waits for its statement: a server that vanished without a word would stop its sessions for so long.
+    bounds = msgspec.structs.replace(bounds, statement=min(bounds.statement, _STATEMENT_MILLISECONDS))
     waiting = msgspec.structs.replace(bounds, lock=max(1, int(settings.lock_timeout * 1000)))
     return PipelinePools(
         groups=await create_pool(

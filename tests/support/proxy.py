@@ -61,7 +61,8 @@ class CuttingProxy:
             while data := await reader.read(65536):
                 writer.write(data)
                 await writer.drain()
-            writer.close()
+        # Also where the server was killed: a client that is not told waits for an answer until it times out.
+        writer.close()
 
 
 @asynccontextmanager
