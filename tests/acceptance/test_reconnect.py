@@ -2,11 +2,15 @@
 
 import asyncio
 import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import nats
 import pytest
+from nats.js import JetStreamContext
+from nats.js.api import StreamInfo
+from nats.js.errors import NotFoundError
 
 from infra.nats.subjects import inbox_prefix, stream_names
 from tests.support.client import Client, terminal
@@ -167,8 +171,9 @@ async def age_out(cluster: Cluster) -> int:
         streams = broker.jetstream()
         names, had = stream_names(cluster.namespace), 0
         for name in names:
-            found = await streams.stream_info(name)
+            found = await eventually(lambda name=name: _stream(streams, name), f"{name} is made")  # type: ignore[misc]
             had += found.state.messages
+            assert found is not None
             found.config.max_age = found.config.duplicate_window = 0.2
             await streams.update_stream(found.config)
 
@@ -180,6 +185,12 @@ async def age_out(cluster: Cluster) -> int:
         return had
     finally:
         await broker.close()
+
+
+async def _stream(streams: JetStreamContext, name: str) -> StreamInfo | None:
+    with suppress(NotFoundError):
+        return await streams.stream_info(name)
+    return None
 
 
 async def test_r12_the_key_of_a_finished_turn_gives_the_whole_stream_again(cluster: Cluster) -> None:
