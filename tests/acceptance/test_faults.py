@@ -199,7 +199,7 @@ async def _inject(injector: Injector, watch: Watch, seconds: float, cuts: int) -
 
 @pytest.mark.timeout(120)
 async def test_faults_of_every_kind_lose_double_and_reorder_nothing(clusters: Clusters, tmp_path: Path) -> None:
-    await _storm(clusters, tmp_path, sessions=8, turns=2, seconds=0, cuts=8)
+    await _storm(clusters, tmp_path, sessions=8, turns=1, seconds=0, cuts=6)
 
 
 @pytest.mark.soak

@@ -130,7 +130,7 @@ class Crowd:
                 "file": str(self.counts),
                 "tools": random.randint(1, 4),
                 "pauses": random.choice((0, 0, 0, 0, 1, 2)),
-                "seconds": random.choice((0.1, 0.3, 0.6)),
+                "seconds": random.choice((0.1, 0.2, 0.5)),
             }
             status, reply = await self.call(
                 "POST", f"/v1/sessions/{session}/turns", {"input": json.dumps(work)}, key=f"{number}-{turn}"
