@@ -52,7 +52,14 @@ class Worker:
 
     def result(self, item_id: str, call_id: str) -> Draft:
         sizes = {"original_bytes": 1, "stored_bytes": 1}
-        fields: dict[str, Any] = {"tool_call_id": call_id, "item_id": item_id, "revision": 1, "final": True, "output": "x", **sizes}
+        fields: dict[str, Any] = {
+            "tool_call_id": call_id,
+            "item_id": item_id,
+            "revision": 1,
+            "final": True,
+            "output": "x",
+            **sizes,
+        }
         return self.draft(ToolResultSnapshot, **fields)
 
     def checkpoint(self, reason: str, index: int = 1) -> Draft:
