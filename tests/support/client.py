@@ -73,10 +73,16 @@ class Client:
             after = page["items"][-1]["sequence"]
 
     async def messages(self, session: str) -> list[dict[str, Any]]:
-        """All messages in order."""
-        page = await self.json("GET", f"/v1/sessions/{session}/messages?limit=200")
-        items: list[dict[str, Any]] = page["items"]
-        return items
+        """All messages in order, page by page from the newest."""
+        items: list[dict[str, Any]] = []
+        path = f"/v1/sessions/{session}/messages?limit=200"
+        before = ""
+        while True:
+            page = await self.json("GET", path + before)
+            items = page["items"] + items
+            if page["next_cursor"] is None:
+                return items
+            before = f"&before={page['next_cursor']}"
 
     async def turn(self, session: str, turn: str) -> dict[str, Any]:
         found: dict[str, Any] = await self.json("GET", f"/v1/sessions/{session}/turns/{turn}")
