@@ -50,7 +50,8 @@ up: setup ## start everything on this machine (ARGS="--help" shows more)
 	@$(BIN)/turnlog up $(ARGS)
 
 test: setup ## the whole test suite (PostgreSQL and nats-server come from wheels)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile -m "not system and not soak and not alone" $(ARGS)
+	@$(BIN)/pytest -m "alone and not system and not soak" $(ARGS)
 
 test-system: setup ## tests on what wheels cannot bring: PostgreSQL 15 (as root installs it by apt)
 	@bash tests/system/install.sh

@@ -68,6 +68,7 @@ async def hold_and_compare(clusters: Clusters, seconds: float, waiting: int) -> 
         assert await cluster.check(all_terminal=False) == []
 
 
+@pytest.mark.alone
 async def test_strangers_do_not_notice_a_held_session(clusters: Clusters) -> None:
     """The p99 of the others stays within 1.5 times that of the same run without, plus 20 ms, while 100 submits wait.
     (At the command interface: tests/integration/test_store_locks.py.)"""

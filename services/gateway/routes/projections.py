@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from litestar import Request, Response, get
 from litestar.datastructures import State
+from litestar.exceptions import ValidationException
 from litestar.params import FromQuery, QueryParameter
 
 from domain.ids import is_uuid
@@ -52,12 +53,14 @@ def _place(cursor: str | None) -> _Place | None:
 async def search_texts(
     request: Request[object, object, State],
     deps: Deps,
-    q: Annotated[str, QueryParameter(min_length=1, max_length=500)],
+    q: Annotated[str | None, QueryParameter(min_length=1, max_length=500)] = None,
     limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
     cursor: FromQuery[str | None] = None,
 ) -> Response[bytes]:
     """Texts of one's own sessions that have all these words; of scripts without spaces, these characters in a row."""
     owner = deps.authenticator.owner(request)
+    if q is None:  # said only to those who may ask
+        raise ValidationException("The query parameter q is missing.")
     place = _place(cursor)
     sessions = [] if unsafe(q) else await deps.registrations.ids(owner, _SESSIONS)
     asked = {"q": q if sessions else "", "session_ids": sessions, "limit": limit, "before": place}
