@@ -91,8 +91,8 @@ def _p99(taken: list[float]) -> float:
 async def test_strangers_do_not_notice_a_held_session_for_which_a_hundred_commands_wait(
     on_stand: Callable[..., Awaitable[None]], outsider: Outsider
 ) -> None:
-    """The p99 of other sessions stays within 1.5 times that of the same run without, plus 20 ms. Measured in up to three
-    rounds: a machine's hiccup spoils one, a stranger that waits for the lock spoils all."""
+    """The p99 of other sessions stays within 1.5 times that of the same run without, plus 20 ms. Measured in up to
+    three rounds: a machine's hiccup spoils one, a stranger that waits for the lock spoils all."""
 
     async def body(stand: Stand) -> None:
         others = [await stand.create() for _ in range(20)]
