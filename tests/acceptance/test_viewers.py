@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, terminal
-from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.cluster import Cluster, Clusters, SharedNats, streams_made
 from tests.support.life import SERVED, approve, finished, paused
 from tests.support.lifecycle_agents import lines
 from tests.support.nursery import Nursery
@@ -63,6 +63,8 @@ async def whole_view(client: Client, session: str) -> Stream:
 
 async def test_p02_a_refresh_in_each_state_shows_that_state(cluster: Cluster, tmp_path: Path) -> None:
     """The turn's status, its input and what was said so far; regenerate only from a defined state."""
+    # What is said before the broker has its streams is kept nowhere until its item is complete.
+    await streams_made(cluster)
     a, b = cluster.client(0), cluster.client(1)
     go = tmp_path / "go"
     ask = json.dumps({"directory": str(tmp_path), "calls": 1, "rounds": 1})

@@ -21,12 +21,15 @@ from typing import Any
 
 import asyncpg
 import httpx2
+import nats
+from nats.js.errors import NotFoundError
 
 from infra.embedded import EmbeddedNats, EmbeddedPostgres
 from infra.embedded.nats_config import Cluster as Members
 from infra.embedded.nats_permissions import ROLES as NATS_ROLES
 from infra.embedded.nats_permissions import user_of
 from infra.embedded.place import free_port
+from infra.nats.subjects import inbox_prefix, stream_names
 from infra.postgres.migrate import migrate
 from infra.postgres.names import SERVICE_ROLES, DatabaseKind, database_name, role_name
 from infra.settings import Role
@@ -350,3 +353,21 @@ async def _drop(cluster: Cluster) -> None:
 
 def _all_agents() -> list[str]:
     return [f"{name}=tests.support.agents:{name}" for name in AGENTS]
+
+
+async def streams_made(cluster: Cluster) -> None:
+    """Wait until the broker has all streams of this installation: the roles make them after they are ready."""
+    user, password = cluster.nats.credentials("operator", namespace=cluster.namespace)
+    inbox = inbox_prefix(cluster.namespace, "operator")
+    broker = await nats.connect(cluster.nats.url, user=user, password=password, inbox_prefix=inbox.encode())
+    try:
+        for name in stream_names(cluster.namespace):
+
+            async def made(name: str = name) -> bool:
+                with suppress(NotFoundError):
+                    return bool(await broker.jetstream().stream_info(name))
+                return False
+
+            await eventually(made, f"{name} is made")
+    finally:
+        await broker.close()
