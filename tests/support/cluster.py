@@ -242,6 +242,8 @@ class Clusters:
                     await cluster.close()
                     if not own_servers:
                         await _drop(cluster)
+                    if not own_servers and not own_nats:
+                        await _forget(cluster)
 
     @asynccontextmanager
     async def _servers(
@@ -349,6 +351,19 @@ async def _drop(cluster: Cluster) -> None:
             await connection.execute(f'DROP ROLE IF EXISTS "{role_name(role, cluster.namespace)}"')
     finally:
         await connection.close()
+
+
+async def _forget(cluster: Cluster) -> None:
+    """Streams of a cluster on the shared broker: each reserves what it may grow to, and there is room for a few."""
+    user, password = cluster.nats.credentials("operator", namespace=cluster.namespace)
+    inbox = inbox_prefix(cluster.namespace, "operator").encode()
+    broker = await nats.connect(cluster.nats.url, user=user, password=password, inbox_prefix=inbox)
+    try:
+        for name in stream_names(cluster.namespace):
+            with suppress(NotFoundError):
+                await broker.jetstream().delete_stream(name)
+    finally:
+        await broker.close()
 
 
 def _all_agents() -> list[str]:
