@@ -49,14 +49,17 @@ async def read_all(peer: socket.socket, marker: bytes | None = None, piece: int 
 
 
 def frames_of(answer: bytes) -> list[Sse]:
-    """Frames of a chunk-coded answer. Raises ValueError where the coding is broken; a cut last chunk is left out."""
+    """Frames of a chunk-coded answer, as a client sees them: those of a cut last chunk that came whole, too. Raises
+    ValueError where the coding is broken."""
     _, _, rest = answer.partition(b"\r\n\r\n")
     parser = SseParser()
     found: list[Sse] = []
     while rest:
         size, end, rest = rest.partition(b"\r\n")
-        if not end or len(rest) < int(size, 16) + 2:
+        if not end:
             break
+        if len(rest) < int(size, 16) + 2:
+            return found + parser.feed(rest[: int(size, 16)])
         body, rest = rest[: int(size, 16)], rest[int(size, 16) :]
         if not rest.startswith(b"\r\n"):
             raise ValueError("a chunk does not end where it should")
