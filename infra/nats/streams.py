@@ -6,7 +6,7 @@ jobs. None is the truth: all may vanish at any time. EVENTS and LIVE share the s
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import structlog
@@ -77,6 +77,7 @@ class Streams:
         self._updated: set[str] = set()
         self._look = asyncio.Event()
         self._ready = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
         connection.listen(self._on_state)
 
     @property
@@ -88,14 +89,21 @@ class Streams:
         """Waits until they are."""
         await self._ready.wait()
 
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Calls it each time the streams are there after a connect: what was published before went to viewers, but may
+        be in no stream. It must not wait or raise."""
+        self._listeners.append(listener)
+
     async def run(self) -> None:
         """Until cancelled; belongs to the owner's TaskGroup."""
         while True:
             await self._connection.connected()
             self._look.clear()
             ensured = await self._ensure_all()
-            if ensured and not self._look.is_set():
+            if ensured and not self._look.is_set() and not self._ready.is_set():
                 self._ready.set()
+                for listener in self._listeners:
+                    listener()
             heed_cancellation()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS if ensured else _RETRY_SECONDS):

@@ -8,6 +8,8 @@ import structlog
 
 from domain.errors import Unavailable, VersionMismatch
 from domain.ids import WorkerId
+from infra.nats.notifier import open_notifier
+from infra.nats.streams import open_streams
 from infra.nats.subscriber import NatsSubscriber
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
 from infra.postgres.history import PostgresHistory
@@ -17,7 +19,7 @@ from infra.system import SystemClock, SystemIds
 from infra.telemetry.metrics import Metrics
 from services.lifecycle import Life
 from services.measuring import measure_broker, measure_pipeline, measure_pool, served
-from services.wiring import open_pipeline, open_pool, open_publisher
+from services.wiring import open_nats, open_pipeline, open_pool
 from services.worker.agents import LoadedAgent, load_agents
 from services.worker.claims import Claims
 from services.worker.executor.bounds import Bounds
@@ -56,7 +58,9 @@ async def run(settings: Settings) -> int:
     life = Life()
     with life.signals(), served(metrics, settings.worker.metrics_port):
         async with (
-            open_publisher(settings, "worker") as (broker, notifier),
+            open_nats(settings, "worker") as broker,
+            open_streams(broker) as streams,
+            open_notifier(broker) as notifier,
             open_pipeline(settings, "worker", notifier) as pipeline,
             open_pool(settings, "worker") as pool,
         ):
@@ -93,6 +97,7 @@ async def run(settings: Settings) -> int:
                 count=settings.worker.slots,
                 poll_seconds=settings.worker.poll_seconds,
             )
+            streams.listen(slots.roll_up_again)
             measure_pipeline(pipeline, metrics.registry)
             measure_broker(broker, metrics.registry)
             measure_pool(pool, metrics.registry)

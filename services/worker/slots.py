@@ -87,6 +87,11 @@ class Slots:
         for executor in list(self.running.values()):
             executor.release()
 
+    def roll_up_again(self) -> None:
+        """The broker's streams were made anew: those who join open items look there."""
+        for executor in list(self.running.values()):
+            executor.roll_up_again()
+
     async def _ask(self, found: Startable, turn_id: TurnId) -> commands.Answered | None:
         """What the runtime knows of a turn whose worker is gone; None for those that cannot be asked."""
         runtime = self._runtimes.get(found.agent_id)

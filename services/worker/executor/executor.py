@@ -111,6 +111,10 @@ class Executor:
         self._gate.close()
         self._lost.set()
 
+    def roll_up_again(self) -> None:
+        """The broker's streams were made anew."""
+        self._recorder.roll_up_again()
+
     async def run(self) -> replies.ClaimedTurn | None:
         """Execute; returns the turn that was claimed with the end of this one. Nothing is raised for what users' code
         does, nor for a lost claim; raises VersionMismatch where this process must not write at all."""

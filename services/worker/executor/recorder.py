@@ -152,6 +152,10 @@ class Recorder:
         times = (self._items.due(), self._rollups.due(), self._progress.due(), self._results.due())
         return min((time for time in times if time is not None), default=None)
 
+    def roll_up_again(self) -> None:
+        """Who joins finds nothing: the broker has lost its streams, or had none when the items were shown."""
+        self._rollups.again()
+
     def end(self, now: float, *, partial: bool) -> None:
         """Nothing more comes: open items are closed (`partial`: they were cut off), results are flushed."""
         self._items.end_all(now, partial=partial)

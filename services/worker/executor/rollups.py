@@ -12,23 +12,26 @@ _BYTES_PER_SECOND = 256 * 1024
 
 
 class RollUps:
-    """Which open items have changed since their last roll-up. `show` publishes one in place of all earlier frames of
-    its item."""
+    """Which items are open, and which have changed since their last roll-up. `show` publishes one in place of all
+    earlier frames of its item."""
 
     def __init__(self, attempt: int, show: Callable[[str, LiveFrame], None], bounds: Bounds) -> None:
         self._attempt = attempt
         self._show = show
         self._seconds = bounds.rollup_seconds
         self._due: dict[str, tuple[float, OpenItem]] = {}
+        self._open: dict[str, OpenItem] = {}
 
     def changed(self, item: OpenItem, now: float) -> None:
         """A delta was shown: the item's roll-up follows within the interval."""
+        self._open[item.item_id] = item
         if item.item_id not in self._due:
             self._due[item.item_id] = (now + max(self._seconds, item.size / _BYTES_PER_SECOND), item)
 
     def completed(self, item: OpenItem) -> None:
         """The whole item is on its way to the log."""
         self._due.pop(item.item_id, None)
+        self._open.pop(item.item_id, None)
 
     def tick(self, now: float) -> None:
         """Show those whose time has come."""
@@ -40,12 +43,17 @@ class RollUps:
         for _, item in list(self._due.values()):
             self._roll_up(item)
 
+    def again(self) -> None:
+        """Show all that are open, whether they have changed or not: earlier ones may be kept nowhere."""
+        for item in list(self._open.values()):
+            self._roll_up(item)
+
     def due(self) -> float | None:
         """When `tick` has something to show."""
         return min((at for at, _ in self._due.values()), default=None)
 
     def _roll_up(self, item: OpenItem) -> None:
-        del self._due[item.item_id]
+        self._due.pop(item.item_id, None)
         self._show(
             item.item_id,
             LiveItemSnapshot(

@@ -234,3 +234,21 @@ def test_progress_of_a_call_is_cleared_with_its_result() -> None:
     assert desk.cleared == ["i"], "of the call itself"
     desk.take(frames.ToolResulted(item_id="i", tool_call_id="c", output="done"))
     assert desk.cleared == ["i", "i"]
+
+
+def test_what_is_open_is_rolled_up_again_when_the_broker_lost_it() -> None:
+    """Also an item that says nothing any more; not one that is complete."""
+    desk = Desk()
+    desk.take(frames.ItemStarted(item_id="silent", kind="text"), frames.ItemDelta(item_id="silent", text="so far"))
+    desk.take(frames.ItemStarted(item_id="whole", kind="text"), frames.ItemDelta(item_id="whole", text="all"))
+    desk.take(frames.ItemEnded(item_id="whole"))
+    desk.recorder.tick(60.0)
+    shown = len(desk.live)
+    assert desk.recorder.due() is None, "nothing changes any more"
+    desk.recorder.roll_up_again()
+    (snapshot,) = desk.live[shown:]
+    assert snapshot["type"] == "item.snapshot"
+    assert (snapshot["data"]["item_id"], snapshot["data"]["text"]) == ("silent", "so far")
+    desk.take(frames.ItemEnded(item_id="silent"))
+    desk.recorder.roll_up_again()
+    assert len(desk.live) == shown + 1
