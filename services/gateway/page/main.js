@@ -1,15 +1,30 @@
 // The page: sessions at the side, one conversation, a line to type in. It keeps nothing but which session is shown (in the
-// address) and what the log says; a refresh, a second tab and a restarted gateway all begin from the log.
+// address), a user's token (see token.js) and what the log says; a refresh, a second tab and a restarted gateway begin from the log.
 
-import { call, follow, submit } from "/page/api.js";
-import { TYPES, apply, emptyState } from "/page/reducer.js";
-import { TurnView, element } from "/page/view.js";
+import { call, path, settle } from "/page/api.js";
+import { converse, placesOf } from "/page/conversation.js";
+import { element } from "/page/element.js";
+import { SessionList, nameOf } from "/page/sessions.js";
+import { keepToken, token } from "/page/token.js";
 
 const at = (id) => document.getElementById(id);
-const CONNECTION = { connecting: "Connecting …", live: "Live", waiting: "Connection lost, trying again …", gone: "This session was deleted." };
+const CONNECTION = { connecting: "Connecting …", live: "Live", waiting: "Connection lost, trying again …", gone: "This session is not there.",
+  refused: "The gateway asks who you are." };
 
 let session = null;
-let stopFollowing = () => {};
+let about = null;
+let shown = null;
+let sending = Promise.resolve();
+
+const sessions = new SessionList(at("sessions"), at("older"), attempt);
+const ACTIONS = {
+  // Under a key each, but for those that need none: an interrupt or cancel that arrives twice does nothing new.
+  act: (action, turn, body) => attempt(() => (["cancel", "interrupt"].includes(action) ? call : post)(
+    "POST", path(session, `/turns/${turn}/${action}`), body)),
+  fork: (turn) => attempt(() => askWhere(turn)),
+  complain: notice,
+};
+const post = (_, where, body) => settle(where, body);
 
 function notice(text) {
   at("notice").textContent = text;
@@ -20,98 +35,182 @@ async function attempt(work) {
     notice("");
     return await work();
   } catch (error) {
-    notice(error.message);
+    if (error.status === 401) askWho(token() ? "The token is not, or no longer, accepted." : "This gateway asks for a user’s token.");
+    else notice(error.status === undefined ? "The gateway could not be reached." : error.message);
     return null;
   }
-}
-
-function show(id) {
-  stopFollowing();
-  session = id;
-  const state = emptyState();
-  const views = new Map();
-  at("turns").replaceChildren();
-  at("queue").hidden = true;
-  connection("connecting");
-  for (const link of at("sessions").querySelectorAll("a")) {
-    if (decodeURIComponent(link.hash.slice(1)) === id) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-  stopFollowing = follow(id, TYPES, () => state.last, (type, message) => {
-    if (type === "stream.resync") return show(id);
-    const changed = apply(state, type, message);
-    at("queue").hidden = state.queue !== "paused";
-    if (changed === null) return undefined;
-    if (!views.has(changed)) {
-      const view = new TurnView((action, turn, body) => attempt(() =>
-        call("POST", `/v1/sessions/${encodeURIComponent(id)}/turns/${turn}/${action}`, body)));
-      views.set(changed, view);
-      at("turns").append(view.root);
-    }
-    keepEnd(() => views.get(changed).draw(state.turns.get(changed)));
-    return undefined;
-  }, connection);
 }
 
 function connection(state) {
   at("connection").textContent = CONNECTION[state];
   document.body.dataset.connection = state;
+  if (state === "gone") forgetShown();
+  if (state === "refused") askWho(token() ? "The token is not, or no longer, accepted." : "This gateway asks for a user’s token.");
 }
 
-// Whoever looks at the end keeps looking at it; whoever has scrolled back is left alone.
-function keepEnd(draw) {
-  const box = at("turns");
-  const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
-  draw();
-  if (atEnd) box.scrollTop = box.scrollHeight;
+function forgetShown() {
+  shown?.stop();
+  shown = null;
+  at("turns").replaceChildren();
+  changed({ queue: "open", turns: new Map() });
 }
 
-async function listSessions() {
-  const page = await call("GET", "/v1/sessions?limit=50");
-  at("sessions").replaceChildren(...page.items.map((item) => element("li", {},
-    element("a", { href: `#${encodeURIComponent(item.session_id)}`, textContent: item.title ?? item.external_id ?? item.session_id }))));
-  return page.items;
+async function show(id) {
+  forgetShown();
+  session = id;
+  about = null;
+  connection("connecting");
+  sessions.mark(id);
+  at("heading").textContent = id;
+  shown = converse(id, { turns: at("turns"), box: at("conversation"), announcer: at("announcer") },
+    { actions: ACTIONS, changed, connection, reset: () => show(id) });
+  try {
+    const found = await call("GET", path(id));
+    if (session === id) name(found);
+  } catch { /* the connection says why */ }
+}
+
+function name(found) {
+  about = found;
+  at("heading").textContent = nameOf(found);
+  document.title = `${nameOf(found)} · Turnlog`;
+}
+
+function changed(state) {
+  const turns = [...state.turns.values()];
+  const running = turns.find((turn) => turn.status === "running");
+  const queued = turns.filter((turn) => turn.status === "queued").length;
+  at("queue").hidden = state.queue !== "paused";
+  at("waiting").hidden = queued === 0;
+  at("waiting").textContent = queued === 1 ? "One turn waits in the queue." : `${queued} turns wait in the queue.`;
+  if (!running && document.activeElement === at("interrupt")) at("input").focus();
+  at("interrupt").hidden = !running;
+  at("interrupt").dataset.turn = running?.turn_id ?? "";
 }
 
 async function create() {
-  const made = await call("POST", "/v1/sessions", { agent_id: at("agent").value });
-  await listSessions();
+  const made = await settle("/v1/sessions", { agent_id: at("agent").value });
+  await sessions.load();
   location.hash = made.session_id;
+  at("input").focus();
 }
 
-async function start() {
+async function say(id, text) {
+  const first = about && !about.title && !about.external_id && shown?.state.turns.size === 0 ? about.session_id : null;
+  await settle(path(id, "/turns"), { input: text });
+  if (first) {
+    const found = await call("PATCH", path(first), { title: text.trim().replace(/\s+/g, " ").slice(0, 60) });
+    if (session === id) name(found);
+    await sessions.load();
+  }
+  return true;
+}
+
+// --- dialogs ---
+
+function askWho(why) {
+  at("token").hidden = false;
+  at("access-why").textContent = why;
+  at("access-token").value = "";
+  if (!at("access").open) at("access").showModal();
+}
+
+function use(value) {
+  at("access").close();
+  keepToken(value);
+  start();
+}
+
+async function askWhere(turn) {
+  const places = await placesOf(session, turn.turn_id);
+  at("branch-heading").textContent = `Fork turn ${turn.number}`;
+  at("branch-from").replaceChildren(...places.map(([value, textContent]) => element("option", { value: String(value), textContent })));
+  at("branch-input").value = "";
+  at("branch").dataset.turn = turn.turn_id;
+  at("branch").showModal();
+}
+
+function fork() {
+  const from = at("branch-from").value;
+  const input = at("branch-input").value;
+  at("branch").close();
+  ACTIONS.act("fork", at("branch").dataset.turn, { from: /^\d+$/.test(from) ? Number(from) : from, ...(input.trim() ? { input } : {}) });
+}
+
+// --- wiring ---
+
+async function load() {
   const agents = await call("GET", "/v1/agents");
   at("agent").replaceChildren(...agents.map((agent) => element("option", { value: agent.agent_id, textContent: agent.name ?? agent.agent_id })));
-  const sessions = await listSessions();
-  if (location.hash.length > 1) show(decodeURIComponent(location.hash.slice(1)));
-  else if (sessions.length) location.hash = sessions[0].session_id;
+  const found = await sessions.load();
+  at("token").hidden = !token();
+  const resumed = shown && document.body.dataset.connection === "refused";
+  // The same person with a new token: the stream goes on where it was.
+  if (resumed) shown.again();
+  else if (location.hash.length > 1) show(decodeURIComponent(location.hash.slice(1)));
+  else if (found.length) location.hash = found[0].session_id;
   else if (agents.length) await create();
   else notice("No agent has been announced yet: is a worker running?");
 }
 
-addEventListener("hashchange", () => show(decodeURIComponent(location.hash.slice(1))));
+const start = () => attempt(load);
 
-at("create").addEventListener("submit", (event) => {
-  event.preventDefault();
-  attempt(create);
+function submits(form, work) {
+  at(form).addEventListener("submit", (event) => {
+    event.preventDefault();
+    work(event);
+  });
+}
+
+addEventListener("hashchange", () => {
+  side(false);
+  show(decodeURIComponent(location.hash.slice(1)));
 });
+// Sessions that another tab has made.
+document.addEventListener("visibilitychange", () => document.hidden || sessions.load().catch(() => {}));
 
-at("say").addEventListener("submit", async (event) => {
-  event.preventDefault();
+submits("create", () => attempt(create));
+submits("say", () => {
   const text = at("input").value;
-  if (!text.trim() || !session) return;
+  const id = session;
+  if (!text.trim() || !id) return;
   at("input").value = "";
-  const sent = await attempt(() => submit(session, text));
-  if (!sent && !at("input").value) at("input").value = text;
+  // One after the other: two that are sent at once might overtake each other.
+  sending = sending.then(async () => {
+    const sent = await attempt(() => say(id, text));
+    if (!sent && session === id && !at("input").value) at("input").value = text;
+  });
 });
-
 at("input").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
     at("say").requestSubmit();
   }
 });
+at("interrupt").addEventListener("click", () => ACTIONS.act("interrupt", at("interrupt").dataset.turn));
+at("resume").addEventListener("click", () => attempt(() => call("POST", path(session, "/resume"))));
+at("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names the session
+  at("input").focus();
+});
 
-at("resume").addEventListener("click", () => attempt(() => call("POST", `/v1/sessions/${encodeURIComponent(session)}/resume`)));
+function side(open) {
+  document.body.classList.toggle("side", open);
+  at("menu").setAttribute("aria-expanded", String(open));
+}
+at("menu").addEventListener("click", () => side(!document.body.classList.contains("side")));
 
-attempt(start);
+submits("access", () => use(at("access-token").value.trim()));
+at("forget").addEventListener("click", () => {
+  forgetShown();
+  at("sessions").replaceChildren();
+  use(null);
+});
+at("token").addEventListener("click", () => {
+  forgetShown();
+  askWho("Another user’s token, or none.");
+});
+submits("branch", fork);
+at("branch-cancel").addEventListener("click", () => at("branch").close());
+
+start();

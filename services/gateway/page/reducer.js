@@ -1,6 +1,6 @@
 // The client reducer of docs/events.md, pure: events and frames in, state out, no page, no network.
 //
-// state.turns: Map turn_id -> {turn_id, input, status, attempt, error, items: Map item_id -> item}
+// state.turns: Map turn_id -> {turn_id, number, input, status, attempt, error, needs, stopping, from, items: Map item_id -> item}
 // item: {item_id, kind, text, next, open, attempt, call, output, progress, partial}
 
 export const TYPES = [
@@ -32,7 +32,8 @@ export function apply(state, type, message) {
   if (!id) return null;
   const data = message.data ?? {};
   if (type === "turn.queued") {
-    state.turns.set(id, { turn_id: id, input: textOf(data.input), status: "queued", attempt: 0, error: null, needs: [], items: new Map() });
+    state.turns.set(id, { turn_id: id, number: data.enqueue_sequence, input: textOf(data.input), status: "queued", attempt: 0, error: null, needs: [],
+      stopping: false, from: data.forked_from?.turn_id ?? data.regenerates ?? null, again: Boolean(data.regenerates), items: new Map() });
     return id;
   }
   const turn = state.turns.get(id);
@@ -46,6 +47,7 @@ function reduce(turn, type, data) {
     turn.status = ENDED[type];
     turn.error = data.error ?? null;
     turn.needs = [];
+    turn.stopping = false;
     dropOpen(turn);
     return;
   }
@@ -62,6 +64,9 @@ function reduce(turn, type, data) {
       break;
     case "turn.answered":
       turn.needs = turn.needs.map((need) => need.tool_call_id === data.tool_call_id ? { ...need, answer: data.answer } : need);
+      break;
+    case "turn.interrupt_requested":
+      turn.stopping = true;
       break;
     case "turn.superseded":
       turn.superseded = true;

@@ -1,28 +1,25 @@
-// Draws turns. What a person or a model wrote only ever becomes the data of text nodes, never HTML.
+// Draws turns.
 
-import { question } from "/page/questions.js";
+import { element, setText } from "/page/element.js";
+import { answered, question } from "/page/questions.js";
 
-export function element(name, properties = {}, ...children) {
-  const made = document.createElement(name);
-  Object.assign(made, properties);
-  made.append(...children.filter((child) => child !== null));
-  return made;
-}
-
-const BUTTONS = { queued: ["Cancel", "cancel"], paused: ["Cancel", "cancel"], running: ["Interrupt", "interrupt"] };
-const WORDS = { queued: "waits in the queue", running: "running", paused: "waits for a person", completed: "", failed: "failed",
+const WORDS = { queued: "waits in the queue", running: "running", paused: "waits for a person", completed: "completed", failed: "failed",
   interrupted: "interrupted", cancelled: "cancelled" };
 
-// One turn's list entry; the same element is kept and its parts are updated, so that a selection in it survives a delta.
+// One turn's list entry; the same element is kept and its parts are updated, so that focus and selection in it survive a delta.
+// `actions`: {act(action, turn_id, body), fork(turn), complain(sentence), numberOf(turn_id)}.
 export class TurnView {
   constructor(actions) {
     this.actions = actions;
     this.items = new Map();
     this.input = element("p", { className: "input" });
     this.body = element("div");
-    this.state = element("p", { className: "state" });
+    this.words = element("span");
+    this.buttons = element("span", { className: "row" });
     this.questions = element("div");
-    this.root = element("li", { className: "turn" }, this.input, this.body, this.questions, this.state);
+    this.article = element("article", {}, this.input, this.body, this.questions,
+      element("div", { className: "state row" }, this.words, this.buttons));
+    this.root = element("li", { className: "turn" }, this.article);
   }
 
   draw(turn) {
@@ -33,22 +30,26 @@ export class TurnView {
         this.items.delete(id);
       }
     }
-    for (const item of turn.items.values()) this.drawItem(item);
+    const ended = ["completed", "failed", "interrupted", "cancelled"].includes(turn.status);
+    for (const item of turn.items.values()) this.drawItem(item, ended);
     this.drawState(turn);
+    this.drawQuestions(turn);
   }
 
-  drawItem(item) {
+  drawItem(item, ended) {
     let view = this.items.get(item.item_id);
     if (item.kind === "tool_call") {
       if (!view) {
-        view = element("details", { className: "tool" }, element("summary"), element("pre"), element("pre", { className: "output" }));
+        view = element("details", { className: "tool" }, element("summary"),
+          element("p", { className: "quiet", textContent: "Arguments" }), element("pre"),
+          element("p", { className: "quiet", textContent: "Result" }), element("pre", { className: "output" }));
         this.place(item, view);
       }
-      const [summary, call, output] = view.children;
-      const state = item.output?.final ? (item.output.error ? "failed" : "done") : (item.progress ?? "running");
+      const [summary, , call, , output] = view.children;
+      const state = item.output?.final ? (item.output.error ? "failed" : "done") : ended ? "not finished" : (item.progress ?? "running");
       setText(summary, item.call ? `${item.call.name}: ${state}` : "tool call …");
       setText(call, item.call ? JSON.stringify(item.call.arguments ?? {}) : item.text);
-      setText(output, item.output ? item.output.text + (item.output.truncated ? " … (cut)" : "") : "");
+      setText(output, item.output ? item.output.text + (item.output.truncated ? " … (cut)" : "") : "none yet");
       return;
     }
     if (!view) {
@@ -65,28 +66,41 @@ export class TurnView {
   }
 
   drawState(turn) {
-    this.state.className = `state ${turn.status}`;
-    const words = [WORDS[turn.status], turn.error ? `${turn.error.code}: ${turn.error.message}` : "",
-      turn.superseded ? "superseded" : ""].filter(Boolean).join(" · ");
-    const [label, action] = BUTTONS[turn.status] ?? (turn.superseded ? [] : ["Regenerate", "regenerate"]);
-    const open = turn.needs.filter((need) => !need.answer);
-    const key = JSON.stringify([words, action, open.map((need) => need.tool_call_id), turn.attempt]);
+    const words = [turn.stopping ? "is being interrupted" : WORDS[turn.status],
+      turn.error ? `${turn.error.code}: ${turn.error.message}` : "",
+      turn.from ? `${turn.again ? "answers again" : "forked from"} turn ${this.actions.numberOf(turn.from) ?? "?"}` : "",
+      turn.superseded ? "superseded by a newer answer" : ""].filter(Boolean).join(" · ");
+    const key = JSON.stringify([words, turn.status, turn.superseded]);
     if (this.key === key) return;
     this.key = key;
-    this.state.replaceChildren(words, label
-      ? element("button", { type: "button", textContent: label, onclick: () => this.actions(action, turn.turn_id) }) : "");
-    this.questions.replaceChildren(...open.map((need) => question(need, (answer) =>
-      this.actions("continue", turn.turn_id, { answers: [answer] }))));
+    this.root.className = `turn ${turn.status}${turn.superseded ? " superseded" : ""}`;
+    this.article.setAttribute("aria-label", `Turn ${turn.number}, ${WORDS[turn.status]}`);
+    this.article.setAttribute("aria-busy", String(turn.status === "running"));
+    setText(this.words, words);
+    // Whoever has just used a button of this turn goes on from here, not from the top of the page.
+    const focused = this.article.contains(document.activeElement);
+    this.buttons.replaceChildren(...this.buttonsOf(turn));
+    if (focused && !this.article.contains(document.activeElement)) {
+      this.article.tabIndex = -1;
+      this.article.focus({ preventScroll: true });
+    }
   }
-}
 
-// Appends where the text only grew, so that a long answer is not laid out anew with each delta.
-function setText(node, text) {
-  const known = node.firstChild;
-  if (!known) {
-    if (text) node.append(document.createTextNode(text));
-  } else if (known.data !== text) {
-    if (text.startsWith(known.data)) known.appendData(text.slice(known.data.length));
-    else known.data = text;
+  buttonsOf(turn) {
+    const button = (textContent, onclick) => element("button", { type: "button", textContent, onclick });
+    if (turn.status === "running") return [];
+    if (turn.status === "queued" || turn.status === "paused") return [button("Cancel", () => this.actions.act("cancel", turn.turn_id))];
+    const fork = button("Fork …", () => this.actions.fork(turn));
+    return turn.superseded ? [fork] : [button("Regenerate", () => this.actions.act("regenerate", turn.turn_id)), fork];
+  }
+
+  drawQuestions(turn) {
+    const key = JSON.stringify(turn.needs.map((need) => [need.tool_call_id, need.answer]));
+    if (this.asked === key) return;
+    this.asked = key;
+    const inside = this.questions.contains(document.activeElement);
+    this.questions.replaceChildren(...turn.needs.map((need) => need.answer ? answered(need)
+      : question(need, (answer) => this.actions.act("continue", turn.turn_id, { answers: [answer] }), this.actions.complain)));
+    if (inside) (this.questions.querySelector("textarea") ?? this.article).focus({ preventScroll: true });
   }
 }
