@@ -76,3 +76,17 @@ async def test_a_new_version_changes_what_it_finds_once(nats: EmbeddedNats) -> N
                 assert sorted(made) == NAMES
     events = [line["event"] for line in logs if line["event"].startswith("stream")]
     assert sorted(events) == ["stream changed", "stream keeps another configuration"]
+
+
+async def test_each_time_they_are_made_is_told_once(nats: EmbeddedNats) -> None:
+    """What was published between a connect and that moment is in no stream."""
+    made: list[bool] = []
+    async with open_broker(broker_options(nats, "agent")) as agent, open_streams(agent) as streams:
+        streams.listen(lambda: made.append(streams.are_ready))
+        await until(lambda: made == [True])
+        await nats.stop()
+        shutil.rmtree(nats.store)
+        await until(lambda: not streams.are_ready)
+        assert made == [True]
+        await nats.start()
+        await until(lambda: made == [True, True])
