@@ -4,15 +4,30 @@ A ticket stands in the URL and opens a stream once, for some seconds. What recon
 gets and no script reads; it is good as long as what the ticket was asked for with.
 """
 
+import asyncio
+
 import msgspec
 
 from domain.ids import SessionId
+from infra.postgres.registrations import RegistrationsUnavailable
 from infra.postgres.stream_passes import Grant, PostgresStreamPasses
 from services.gateway import tokens
 
 COOKIE = "turnlog_stream"
 
 _MOST = 128
+
+# Less than what a stream has for its whole attach (TURNLOG_GATEWAY_ATTACH_SECONDS).
+_SPEND_SECONDS = 3.0
+
+
+class TicketUnclear(RegistrationsUnavailable):
+    """Nobody knows whether the ticket is spent. `cookie` is good if it is; if it is not, the ticket still is. No field,
+    since fields are shown to people."""
+
+    def __init__(self, cookie: str) -> None:
+        super().__init__()
+        self.cookie = cookie
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -39,10 +54,14 @@ class StreamPasses:
         return ticket
 
     async def open(self, ticket: str | None, cookie: str | None) -> Opened | None:
-        """A ticket is spent by this; one that is spent already leaves it to the cookie."""
+        """A ticket is spent by this; one that is spent already leaves it to the cookie. Raises TicketUnclear."""
         if ticket is not None and len(ticket) <= _MOST:
             fresh = tokens.mint_cookie()
-            spent = await self._passes.spend(tokens.digest(ticket), tokens.digest(fresh), self._cookie_seconds)
+            try:
+                async with asyncio.timeout(_SPEND_SECONDS):
+                    spent = await self._passes.spend(tokens.digest(ticket), tokens.digest(fresh), self._cookie_seconds)
+            except (RegistrationsUnavailable, TimeoutError) as error:
+                raise TicketUnclear(fresh) from error
             if spent is not None:
                 return Opened(*spent, cookie=fresh)
         if cookie is not None and len(cookie) <= _MOST:

@@ -1,5 +1,6 @@
 """`GET /v1/sessions/{id}/events`: the session's number line, as a stream that goes on or as JSON pages."""
 
+import asyncio
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,11 +10,12 @@ from litestar.datastructures import State
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation, Schema
 from litestar.params import HeaderParameter, QueryParameter
 
+from domain.errors import Unavailable
 from services.gateway import shapes
 from services.gateway.auth import Access
 from services.gateway.deps import Deps, GatewayDeps
 from services.gateway.openapi import described
-from services.gateway.passes import set_cookie
+from services.gateway.passes import TicketUnclear, set_cookie
 from services.gateway.routes.sessions import SessionRef
 from services.gateway.sse.cursor import cursor_of
 from services.gateway.sse.frames import closing
@@ -68,10 +70,9 @@ async def read_events(
     streams = _wants_stream(request, last_event_id)
     if streams and (deps.hub.draining or deps.hub.full):
         return NoStreamNow(deps.hub)
-    access = await deps.authenticator.stream(request, session_ref, ticket)
-    session_id = access.registration.session_id
     if streams:
-        return _stream(request, deps, access, cursor)
+        return await _opened(request, deps, session_ref, ticket, cursor)
+    session_id = (await deps.authenticator.stream(request, session_ref, ticket)).registration.session_id
     page = await deps.agent.page(session_id, cursor, "json", limit)
     body = b'{"items":[%b],"next_sequence":%d}' % (page.body, page.last)
     return Response(body, media_type=_JSON, headers={"Cache-Control": "no-store"})
@@ -82,16 +83,34 @@ def _wants_stream(request: HttpRequest, last_event_id: str | None) -> bool:
     return _STREAM in accept or (last_event_id is not None and _JSON not in accept)
 
 
+async def _opened(
+    request: HttpRequest, deps: GatewayDeps, session_ref: str, ticket: str | None, cursor: int
+) -> Response[None]:
+    """The stream; where nobody can tell now who may read it, an answer that makes the client ask again."""
+    try:
+        async with asyncio.timeout(deps.hub.limits.attach_seconds):
+            access = await deps.authenticator.stream(request, session_ref, ticket)
+    except TicketUnclear as error:
+        return NoStreamNow(deps.hub, _cookie(request, error.cookie, deps.settings.gateway.token_seconds))
+    except (Unavailable, TimeoutError):
+        return NoStreamNow(deps.hub)
+    return _stream(request, deps, access, cursor)
+
+
+def _cookie(request: HttpRequest, value: str, seconds: float) -> str:
+    path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
+    secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
+    return set_cookie(value, path, int(seconds), secure=secure)
+
+
 def _stream(request: HttpRequest, deps: GatewayDeps, access: Access, cursor: int) -> EventStream:
     """It ends when the credential does, and when the right is revoked."""
     session_id, grant = access.registration.session_id, access.grant
     seconds = None if grant.expires_at is None else (grant.expires_at - deps.clock.now()) / 1_000_000
     cookie = None
     if access.cookie is not None:
-        path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
-        secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
         left = deps.settings.gateway.token_seconds if seconds is None else seconds
-        cookie = set_cookie(access.cookie, path, int(left), secure=secure)
+        cookie = _cookie(request, access.cookie, left)
 
     def guard(viewer: Viewer) -> AbstractContextManager[None]:
         return deps.revocations.watching(session_id, grant, lambda: viewer.end(closing("revoked")))

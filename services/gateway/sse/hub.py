@@ -4,10 +4,11 @@ reference."""
 import asyncio
 import random
 from asyncio import Future, Task, TaskGroup
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import structlog
 
@@ -62,14 +63,14 @@ class Hub:
         self._streams = 0
         self._epoch: int | None = None
         self._tasks = TaskGroup()
-        self._running: list[Task[None]] = []
+        self._running: set[Task[None]] = set()
         self.inquiry = Inquiry(agent, self._learn, self.limits.heads_timeout_seconds)
-        self.replays = Replays(agent, self._tasks, self.limits.pages_in_flight, self.meter)
+        self.replays = Replays(agent, self._spawn, self.limits.pages_in_flight, self.meter)
 
     async def __aenter__(self) -> "Hub":
         await self._tasks.__aenter__()
         for work in (self.inquiry.run(), self._compare(), self._comment()):
-            self._running.append(self._tasks.create_task(work))
+            self._spawn(work)
         return self
 
     async def __aexit__(
@@ -78,7 +79,8 @@ class Hub:
         self._farewell(self._viewers)
         for held in list(self._sessions.values()):
             self._stop(held)
-        for task in self._running:
+        # Those that wait for a broker or an agent service that hangs, too: nobody needs their answers any more.
+        for task in list(self._running):
             task.cancel()
         await self._tasks.__aexit__(kind, error, trace)
 
@@ -155,31 +157,35 @@ class Hub:
         for viewer in viewers:
             viewer.end(frames.closing("draining", frames.jittered(self.limits.retry_milliseconds)))
 
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> Task[None]:
+        """A task of this hub's, which does not outlive it."""
+        task = self._tasks.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
     def _start(self, session_id: str) -> _Held:
         feed = SessionFeed(
             session_id,
             self.replays,
             self.limits,
             self.check,
-            self._tasks.create_task,
+            self._spawn,
             self._told_revoked,
             self._open_items,
             self.room,
             self.meter,
         )
         held = self._sessions[session_id] = _Held(feed, asyncio.get_running_loop().create_future())
-        self._tasks.create_task(self._subscribe(held))
+        self._spawn(self._subscribe(held))
         return held
 
     async def _subscribe(self, held: _Held) -> None:
         feed = held.feed
-        subscribing = asyncio.ensure_future(self._subscriber.subscribe(feed.session_id, feed))
-        done, _ = await asyncio.wait((subscribing,), timeout=self.limits.subscribe_seconds)
-        if not done:
-            # The broker is stuck: viewers are served by heads and replays meanwhile.
-            held.live.set_result(None)
+        # A broker that is stuck: viewers are served by heads and replays meanwhile.
+        timer = asyncio.get_running_loop().call_later(self.limits.subscribe_seconds, _settle, held.live)
         try:
-            subscription = await subscribing
+            subscription = await self._subscriber.subscribe(feed.session_id, feed)
         except Exception:  # noqa: BLE001 - root of a task: the session is still served, by heads and replays
             _log.exception("no subscription", session_id=feed.session_id)
         else:
@@ -187,10 +193,12 @@ class Hub:
                 held.subscription = subscription
             else:
                 subscription.close()
-        if held.live.done():
+        finally:
+            timer.cancel()
+            late = held.live.done()
+            _settle(held.live)
+        if late:
             feed.on_gap()
-        else:
-            held.live.set_result(None)
 
     def _stop(self, held: _Held) -> None:
         held.holders = 0
@@ -228,3 +236,8 @@ class Hub:
             await asyncio.sleep(self.limits.comment_seconds / 2)
             for viewer in list(self._viewers):
                 viewer.comment()
+
+
+def _settle(live: "Future[None]") -> None:
+    if not live.done():
+        live.set_result(None)

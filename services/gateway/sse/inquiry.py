@@ -5,10 +5,14 @@ from asyncio import Future
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from domain.errors import AgentUnavailable, SessionNotFound
+import structlog
+
+from domain.errors import AgentUnavailable, SessionNotFound, TurnlogError
 from services.gateway.sse.ports import Agent, SessionHead
 
 _BATCH = 2_000
+
+_log = structlog.get_logger(__name__)
 
 
 class Stand(NamedTuple):
@@ -46,7 +50,13 @@ class Inquiry:
         return await asyncio.shield(asked)
 
     async def run(self) -> None:
-        """Asks until cancelled."""
+        """Asks until cancelled; who still waits then is told that nobody answers."""
+        try:
+            await self._ask_for_ever()
+        finally:
+            _fail(self._wanted, AgentUnavailable())
+
+    async def _ask_for_ever(self) -> None:
         while True:
             await self._wake.wait()
             # One loop step, so that everybody who was woken with us is in the same request.
@@ -57,8 +67,11 @@ class Inquiry:
                     heads = await self._agent.heads(list(batch))
             except TimeoutError:
                 _fail(batch, AgentUnavailable())
-            except Exception as error:  # noqa: BLE001 - root of a task: whoever waits gets it, checks come again
+            except TurnlogError as error:
                 _fail(batch, error)
+            except Exception:  # noqa: BLE001 - root of a task: whoever waits comes again, and so do checks
+                _log.exception("heads unknown", sessions=len(batch))
+                _fail(batch, AgentUnavailable())
             except BaseException:
                 _fail(batch, AgentUnavailable())
                 raise

@@ -1,19 +1,25 @@
 """Replay pages for all viewers of this process: the same page of a session is asked for once while it is on its way."""
 
 import asyncio
-from asyncio import Future, TaskGroup
+from asyncio import Future, Task
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+from domain.errors import AgentUnavailable
 from services.gateway.sse.meter import Meter
 from services.gateway.sse.ports import Agent, ReplayPage
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "Task[None]"]
+"""Runs a task that somebody owns."""
 
 
 class Replays:
     """Pages of committed events. Nothing is kept: a page lives as long as somebody writes it out."""
 
-    def __init__(self, agent: Agent, tasks: TaskGroup, in_flight: int, meter: Meter) -> None:
+    def __init__(self, agent: Agent, spawn: "Spawn", in_flight: int, meter: Meter) -> None:
         self._meter = meter
         self._agent = agent
-        self._tasks = tasks
+        self._spawn = spawn
         self._room = asyncio.Semaphore(in_flight)
         self._asked: dict[tuple[str, int], Future[ReplayPage]] = {}
 
@@ -25,7 +31,7 @@ class Replays:
         if asked is None:
             asked = self._asked[key] = asyncio.get_running_loop().create_future()
             asked.add_done_callback(_seen)
-            self._tasks.create_task(self._fetch(key, asked))
+            self._spawn(self._fetch(key, asked))
         return asked
 
     async def page(self, session_id: str, after: int) -> ReplayPage:
@@ -44,7 +50,8 @@ class Replays:
         finally:
             del self._asked[key]
             if not asked.done():
-                asked.cancel()
+                # This process ends.
+                asked.set_exception(AgentUnavailable())
 
 
 def _seen(asked: "Future[ReplayPage]") -> None:

@@ -13,7 +13,7 @@ from litestar.response import Response
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from domain.errors import SessionNotFound, Unavailable
+from domain.errors import InternalFault, SessionNotFound, Unavailable
 from services.gateway.sse import frames
 from services.gateway.sse.attach import follow, opening, stand_of
 from services.gateway.sse.hub import Hub
@@ -62,26 +62,28 @@ class EventStream(Response[None]):
 
 
 class NoStreamNow(Response[None]):
-    """The answer of a process that takes no stream now, whoever asks; no credential is looked at, no ticket spent."""
+    """The answer of a process that can open no stream now: a 200 that says so, since a native EventSource gives up for
+    good on any other status. `cookie`: a Set-Cookie header, where a ticket may have been spent already."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, cookie: str | None = None) -> None:
         super().__init__(None, media_type="text/event-stream")
         self._hub = hub
+        self._cookie = cookie
 
     def to_asgi_response(self, app: Litestar | None, request: Request[Any, Any, Any], **_: Any) -> ASGIResponse:
-        return _Refusal(self._hub)
+        return _Refusal(self._hub, self._cookie)
 
 
 class _Refusal(ASGIResponse):
-    __slots__ = ("_hub",)
+    __slots__ = ("_cookie", "_hub")
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, cookie: str | None) -> None:
         super().__init__(media_type="text/event-stream")
         self._hub = hub
+        self._cookie = cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reason: frames.ClosingReason = "draining" if self._hub.draining else "overloaded"
-        await _refuse(send, reason, self._hub.limits.retry_overloaded_milliseconds)
+        await _refuse(send, self._hub, self._cookie)
 
 
 class _Stream(ASGIResponse):
@@ -100,30 +102,24 @@ class _Stream(ASGIResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hub = self._hub
-        if await self._refused_by_drain(send):
-            return
-        if hub.full:
-            await _refuse(send, "overloaded", hub.limits.retry_overloaded_milliseconds)
+        if _ends(hub) or hub.full:
+            await _refuse(send, hub, self._cookie)
             return
         with hub.feed(self._session_id) as (feed, live):
             try:
                 stand = await stand_of(hub, self._session_id, live)
-            except Unavailable:
-                # A native EventSource gives up for good on any status but 200.
-                await _refuse(send, "overloaded", hub.limits.retry_overloaded_milliseconds)
+            except (Unavailable, InternalFault):
+                await _refuse(send, hub, self._cookie)
                 return
             # Whether it is full does not count any more: this stream has its place.
-            if await self._refused_by_drain(send):
+            if _ends(hub):
+                await _refuse(send, hub, self._cookie)
                 return
             feed.learn(stand.head)
             if stand.head.closed and self._cursor == stand.head.last_sequence:
                 await _nothing_left(send)
                 return
-            # A list of its own: middleware adds to it in place.
-            headers = list(STREAM_HEADERS)
-            if self._cookie is not None:
-                headers.append((b"set-cookie", self._cookie.encode("latin-1")))
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": 200, "headers": _headers(self._cookie)})
             first, cursor = opening(hub, self._session_id, self._cursor, stand)
             peer = peer_of(scope, hub.limits.linger_seconds)
             viewer = Viewer(peer, cursor, hub.limits.viewer_buffer_bytes)
@@ -134,12 +130,6 @@ class _Stream(ASGIResponse):
                     await follow(hub, feed, viewer)
                 except SessionNotFound:
                     viewer.end(frames.closing("closed"))
-
-    async def _refused_by_drain(self, send: Send) -> bool:
-        """Whether this process is about to end; the client has been told when to come back."""
-        if self._hub.draining:
-            await _refuse(send, "draining", self._hub.limits.retry_overloaded_milliseconds)
-        return self._hub.draining
 
 
 @contextmanager
@@ -154,11 +144,23 @@ def _expiry(viewer: Viewer, seconds: float | None) -> Iterator[None]:
         timer.cancel()
 
 
-async def _refuse(send: Send, reason: frames.ClosingReason, retry: tuple[int, int]) -> None:
-    """A whole answer without `id:`, so that the client keeps its cursor and comes back later."""
-    body = frames.closing(reason, frames.jittered(retry))
+def _ends(hub: Hub) -> bool:
+    """Asked again after every wait: it may have begun meanwhile."""
+    return hub.draining
+
+
+def _headers(cookie: str | None) -> list[tuple[bytes, bytes]]:
+    """A list of its own: middleware adds to it in place."""
+    return [*STREAM_HEADERS, *([] if cookie is None else [(b"set-cookie", cookie.encode("latin-1"))])]
+
+
+async def _refuse(send: Send, hub: Hub, cookie: str | None) -> None:
+    """A whole answer without `id:`, so that the client keeps its cursor and comes back later. With the cookie of a
+    ticket that was spent for nothing, since the client comes back with the same URL."""
+    reason: frames.ClosingReason = "draining" if hub.draining else "overloaded"
+    body = frames.closing(reason, frames.jittered(hub.limits.retry_overloaded_milliseconds))
     length = (b"content-length", str(len(body)).encode())
-    await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, length]})
+    await send({"type": "http.response.start", "status": 200, "headers": [*_headers(cookie), length]})
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
