@@ -59,6 +59,12 @@ class MemoryEventStore:
             for position, event in enumerate(self._feed[first : first + limit], start=first + 1)
         ]
 
+    async def place_before(self, at: Micros) -> FeedPosition:
+        """See `services.projector.relay.Past`."""
+        fits = (number for number, event in enumerate(self._feed) if event.created_at >= at)
+        early = next(fits, len(self._feed))
+        return FeedPosition(early, early)
+
     def load(self, session_id: SessionId) -> Loaded:
         """What a decision needs: all of the session's turns."""
         stream = self._streams.get(session_id)

@@ -20,6 +20,7 @@ _log = structlog.get_logger(__name__)
 
 _RETRY_SECONDS = 1.0
 _LOOK_SECONDS = 0.5
+_LOOKS_A_CHECK = 10
 # Ids that were read but that nobody has asked for yet. When the oldest is dropped, its event may be sent a second time,
 # which consumers must bear anyway.
 _IDS = 200_000
@@ -39,11 +40,18 @@ class StoredIds:
         self._heard = heard
         self._ids: OrderedDict[str, None] = OrderedDict()
         self._current = False
+        self._made: float | None = None
 
     @property
     def current(self) -> bool:
         """Everything that EVENTS held a moment ago has been read: only then an id that is missing tells something."""
         return self._current and self._connection.is_connected
+
+    @property
+    def made(self) -> float | None:
+        """When the broker made the EVENTS that is read now, in seconds since 1970 on its clock; None: not known yet.
+        Another one than before has lost what the former one held."""
+        return self._made
 
     def take(self, message_id: str) -> bool:
         """Whether EVENTS holds that message; it is forgotten here, since its event is settled now."""
@@ -63,6 +71,7 @@ class StoredIds:
 
     async def _follow(self, client: Client) -> None:
         self._ids.clear()
+        self._made = await self._made_at(client)
         since = datetime.fromtimestamp(self._since(), UTC).isoformat()
         config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=since)  # type: ignore[arg-type]
         subscription = await client.jetstream().subscribe(
@@ -75,8 +84,17 @@ class StoredIds:
         )
         if (await subscription.consumer_info()).num_pending == 0:
             self._current = True
+        looks = 0
         while client.is_connected:
             await asyncio.sleep(_LOOK_SECONDS)
+            looks += 1
+            # Somebody may have removed the stream of a broker that is well: nobody tells a consumer.
+            if looks % _LOOKS_A_CHECK == 0 and await self._made_at(client) != self._made:
+                return
+
+    async def _made_at(self, client: Client) -> float | None:
+        info = await client.jetstream().stream_info(self._subjects.events_stream)
+        return None if info.created is None else info.created.timestamp()
 
     async def _on_message(self, message: Msg) -> None:
         message_id = (message.headers or {}).get(Header.MSG_ID.value)

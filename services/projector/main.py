@@ -38,6 +38,7 @@ _log = structlog.get_logger(__name__)
 
 # Clocks of broker, database and ours may differ by this much; what is read twice costs a header.
 _CLOCK_DIFFERENCE_SECONDS = 60.0
+_SLICE_BYTES = 4 << 20
 
 
 class ConfirmedPublisher:
@@ -59,11 +60,20 @@ class ConfirmedPublisher:
             raise Undelivered from error
 
     async def publish(self, publications: list[Publication]) -> None:
-        self._notifier.publish_events(publications)
-        try:
-            await self._notifier.outbox.emptied()
-        except (NatsError, OSError, TimeoutError) as error:
-            raise Undelivered from error
+        """Few at a time: the outbox drops its oldest when too much waits. Raises Undelivered."""
+        outbox = self._notifier.outbox
+        before, bytes_ = outbox.lost, 0
+        for number, publication in enumerate(publications, start=1):
+            self._notifier.publish_events([publication])
+            bytes_ += len(publication.envelope)
+            if bytes_ > _SLICE_BYTES or number == len(publications):
+                bytes_ = 0
+                try:
+                    await outbox.emptied()
+                except (NotConnected, NatsError, OSError, TimeoutError) as error:
+                    raise Undelivered from error
+        if outbox.lost != before:
+            raise Undelivered
 
 
 async def notice_old_versions(pool: Pool) -> None:

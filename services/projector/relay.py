@@ -1,8 +1,13 @@
 """The relay: what was committed reaches the stream EVENTS, also when its publisher died between commit and publish.
 
 It reads the feed beside EVENTS and publishes again every committed event that EVENTS still lacks some seconds after its
-commit. It invents nothing: an event that is published twice has one message id, and readers converge by
+commit. An EVENTS that is younger than what it keeps has lost something, or never had it: then the relay goes back that
+far, once. It invents nothing: an event that is published twice has one message id, and readers converge by
 sequence. What the broker keeps of a session that was erased is removed here, too.
+
+Promise to a durable consumer of EVENTS that is never further behind than EVENTS keeps (10 minutes, 256 MiB): each
+committed event at least once, whoever died and whatever the broker lost. Order holds within a session only by sequence;
+a jump that stays tells a consumer that was away for longer to read the rest from the log.
 """
 
 import asyncio
@@ -15,7 +20,7 @@ from domain.clock import Clock
 from domain.errors import StoreUnavailable
 from domain.events.envelope import StoredEvent, envelope_of
 from domain.events.session import SessionErased
-from domain.ids import SessionId
+from domain.ids import Micros, SessionId
 from domain.ports import Feed, FeedPosition, Publication
 
 _log = structlog.get_logger(__name__)
@@ -23,6 +28,14 @@ _log = structlog.get_logger(__name__)
 NAME = "relay"
 _START = FeedPosition()
 _OUTAGE_SECONDS = 1.0
+
+
+class Past(Feed, Protocol):
+    """The feed, and a way back in it."""
+
+    async def place_before(self, at: Micros) -> FeedPosition:
+        """A place before every event that was written at that time or later."""
+        ...
 
 
 class Checkpoints(Protocol):
@@ -40,6 +53,9 @@ class Stored(Protocol):
 
     @property
     def current(self) -> bool: ...
+
+    @property
+    def made(self) -> float | None: ...
 
     def take(self, message_id: str) -> bool: ...
 
@@ -63,7 +79,7 @@ class Relay:
 
     def __init__(
         self,
-        feed: Feed,
+        feed: Past,
         checkpoints: Checkpoints,
         stored: Stored,
         publisher: Publisher,
@@ -87,6 +103,7 @@ class Relay:
         self._batch = batch
         self._kept = _START
         self._at = _START
+        self._made: float | None = None
         self.republished = 0
 
     async def run(self) -> None:
@@ -114,6 +131,7 @@ class Relay:
     async def _step(self) -> bool:
         """One page; whether another one may follow at once."""
         now = self._clock.now()
+        await self._look_back(now)
         page = await self._feed.read(self._at, self._batch)
         # Only up to the first one whose publisher may still do it: the place must not move past it.
         due = list(takewhile(lambda read: not self._may_still_come(read[1], now), page))
@@ -132,10 +150,24 @@ class Relay:
             if event.type == SessionErased.type and event.created_at > now - self._oldest:
                 await self._publisher.purge(event.session_id)
         self._at = due[-1][0]
-        if not await self._checkpoints.advance(NAME, self._kept, self._at):
-            self._at = await self._checkpoints.load(NAME) or self._at
-        self._kept = self._at
+        if self._at > self._kept:
+            if not await self._checkpoints.advance(NAME, self._kept, self._at):
+                self._at = await self._checkpoints.load(NAME) or self._at
+            self._kept = self._at
         return len(due) == self._batch
+
+    async def _look_back(self, now: Micros) -> None:
+        """To the oldest event that an EVENTS younger than that would hold. The kept place stays where it is: whoever
+        starts in the middle of this goes back, too."""
+        made = self._stored.made
+        if made is None or made == self._made:
+            return
+        if made * 1_000_000 > now - self._oldest:
+            place = await self._feed.place_before(Micros(now - self._oldest))
+            if place < self._at:
+                _log.info("EVENTS is new: what it would hold is looked at again")
+                self._at = place
+        self._made = made
 
     def _may_still_come(self, event: StoredEvent, now: int) -> bool:
         """A time that lies well ahead says nothing: its writer's clock is wrong, and others must not wait for it."""

@@ -14,7 +14,7 @@ from tests.support.cluster import Cluster, Clusters, streams_made
 from tests.support.reducer import view
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 HOLD = "hold=tests.support.agents:hold"
 

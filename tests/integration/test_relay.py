@@ -1,6 +1,5 @@
 """The relay on a real PostgreSQL and a real broker: what no publisher has sent reaches EVENTS all the same."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,66 +9,20 @@ from nats.aio.msg import Msg
 from nats.js.api import DeliverPolicy
 from nats.js.errors import NotFoundError
 
-from domain.commands import CreateSession, EraseSession, SubmitTurn
+from domain.commands import EraseSession
 from domain.events.envelope import peek
-from domain.ids import CommandKey, SessionId, TurnId
-from domain.parts import TextPart
+from domain.ids import CommandKey, SessionId
 from infra.embedded import EmbeddedNats
-from infra.memory.notifier import MemoryNotifier
 from infra.nats.subjects import inbox_prefix, stream_names
-from infra.pipeline.pipeline import Pipeline
-from infra.pipeline.pools import open_pipeline_pools
-from infra.pipeline.settings import PipelineSettings
-from infra.settings import Settings, load
-from infra.system import SystemClock, SystemIds
-from projections.serving import session_projections
-from services.projector.main import run
+from infra.settings import Settings
 from tests.support.databases import Database
+from tests.support.relaying import deaf_pipeline, projector, relay_settings, session_of
 from tests.support.waiting import eventually
-
-PATIENCE = 0.3
 
 
 @pytest.fixture
 async def settings(database: Database, nats: EmbeddedNats) -> Settings:
-    return load(
-        postgres={
-            "projector": await database.dsn_of("turnlog_projector"),
-            "agent": await database.dsn_of("turnlog_agent"),
-        },
-        nats={"urls": (nats.url,), "projector_password": nats.credentials("projector")[1]},
-        projector={"relay_seconds": PATIENCE, "poll_seconds": 0.05},
-    )
-
-
-@asynccontextmanager
-async def deaf_pipeline(settings: Settings) -> AsyncIterator[Pipeline]:
-    """Commits and tells nobody: as when the publisher dies between the two."""
-    sizes = PipelineSettings()
-    pools = await open_pipeline_pools(settings.dsn("agent"), sizes)
-    try:
-        async with Pipeline(
-            pools.groups,
-            pools.waiting,
-            projections=session_projections(),
-            notifier=MemoryNotifier(),
-            clock=SystemClock(),
-            ids=SystemIds(),
-            settings=sizes,
-        ) as pipeline:
-            yield pipeline
-    finally:
-        await pools.close()
-
-
-@asynccontextmanager
-async def projector(settings: Settings) -> AsyncIterator[None]:
-    running = asyncio.create_task(run(settings))
-    try:
-        yield
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+    return await relay_settings(database, nats)
 
 
 @asynccontextmanager
@@ -105,24 +58,8 @@ async def consumer(nats: EmbeddedNats) -> AsyncIterator[list[tuple[str, int]]]:
         await client.close()
 
 
-async def session_of(pipeline: Pipeline, turns: int) -> SessionId:
-    ids = SystemIds()
-    session = SessionId(ids.uuid7())
-    await pipeline.execute(CreateSession(session_id=session, key=CommandKey("create"), agent_id="a"))
-    for number in range(turns):
-        await pipeline.execute(
-            SubmitTurn(
-                session_id=session,
-                key=CommandKey(f"k{number}"),
-                turn_id=TurnId(ids.uuid7()),
-                input=[TextPart(text="x")],
-            )
-        )
-    return session
-
-
 async def test_what_nobody_published_is_published_by_the_relay(settings: Settings, nats: EmbeddedNats) -> None:
-    async with deaf_pipeline(settings) as pipeline, projector(settings), consumer(nats) as got:
+    async with deaf_pipeline(settings.dsn("agent")) as pipeline, projector(settings), consumer(nats) as got:
         one, two = await session_of(pipeline, 3), await session_of(pipeline, 2)
         expected = {(one, n) for n in range(1, 5)} | {(two, n) for n in range(1, 4)}
 
@@ -136,7 +73,7 @@ async def test_what_nobody_published_is_published_by_the_relay(settings: Setting
 
 async def test_it_goes_on_where_it_was(settings: Settings, nats: EmbeddedNats) -> None:
     """What was committed while no projector ran is not passed over."""
-    async with deaf_pipeline(settings) as pipeline:
+    async with deaf_pipeline(settings.dsn("agent")) as pipeline:
         async with projector(settings), consumer(nats) as got:
             first = await session_of(pipeline, 1)
 
@@ -164,7 +101,7 @@ async def test_what_the_broker_keeps_of_an_erased_session_goes(settings: Setting
         info = await client.jetstream().stream_info(stream_names("turnlog")[0], subjects_filter=subject)
         return (info.state.subjects or {}).get(subject, 0)
 
-    async with deaf_pipeline(settings) as pipeline, projector(settings), consumer(nats) as got:
+    async with deaf_pipeline(settings.dsn("agent")) as pipeline, projector(settings), consumer(nats) as got:
         gone, stays = await session_of(pipeline, 0), await session_of(pipeline, 1)
 
         async def there() -> bool:

@@ -30,6 +30,7 @@ class Nothing:
     """EVENTS holds nothing."""
 
     current = True
+    made: float | None = None
 
     def take(self, message_id: str) -> bool:
         return False
@@ -67,3 +68,30 @@ async def test_an_event_from_the_future_keeps_nobody_waiting() -> None:
     clock.advance(5.0)
     await relay._step()
     assert [told.session_id for told in publisher.published] == [ahead, other]
+
+
+async def test_an_events_that_is_new_gets_what_it_would_hold_and_no_more() -> None:
+    """The kept place lies behind everything; the relay goes back once for each EVENTS, ten minutes at most."""
+    store, clock, ids, publisher = MemoryEventStore(), ManualClock(), CountingIds(), Publisher()
+    pipeline = MemoryPipeline(store, notifier=MemoryNotifier(), clock=clock, ids=ids)
+    sessions = [SessionId(ids.uuid7()) for _ in range(3)]
+    for session in sessions:
+        await pipeline.execute(CreateSession(session_id=session, key=CommandKey("c"), agent_id="a"))
+        clock.advance(400.0)
+    stored, checkpoints = Nothing(), Checkpoints()
+    relay = Relay(store, checkpoints, stored, publisher, clock, patience=5.0, oldest=600.0, poll=1.0, batch=10)
+    await relay._step()
+    first = [told.session_id for told in publisher.published]
+    assert first == [sessions[2]], "the others are older than anything EVENTS keeps"
+    place = checkpoints.at
+    await relay._step()
+    assert len(publisher.published) == 1
+    stored.made = clock.now() / 1_000_000
+    await relay._step()
+    assert [told.session_id for told in publisher.published] == [*first, sessions[2]]
+    assert checkpoints.at == place, "the kept place never goes back"
+    await relay._step()
+    assert len(publisher.published) == 2
+    stored.made = clock.now() / 1_000_000 - 601
+    await relay._step()
+    assert len(publisher.published) == 2, "an old EVENTS that was only reached anew lost nothing"

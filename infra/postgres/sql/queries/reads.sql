@@ -71,6 +71,15 @@ WHERE
 ORDER BY e.transaction_id, e.position
 LIMIT $3;
 
+-- name: feed_back
+-- One place $3 events back in the order across sessions, and when that event was written: by the index alone.
+SELECT e.transaction_id::text AS transaction_id, e.position, e.created_at
+FROM events AS e
+WHERE (e.transaction_id, e.position) < ($1::text::xid8, $2::bigint)
+ORDER BY e.transaction_id DESC, e.position DESC
+OFFSET $3
+LIMIT 1;
+
 -- name: feed_horizon
 -- How many transactions lie between the newest and the oldest open one, and how long the oldest has been open, in seconds.
 SELECT
