@@ -71,7 +71,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
         return Owner(self.user_id, self.workspace_id)
 
 
-def _registration(row: Any) -> Registration:
+def registration_of(row: Any) -> Registration:
+    """The registration in a row with all of its columns."""
     return Registration(**{name: row[name] for name in Registration.__struct_fields__})
 
 
@@ -82,6 +83,11 @@ class PostgresRegistrations:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._sql = statements("registrations")
+
+    @property
+    def pool(self) -> Pool:
+        """Connections to the gateway's own database."""
+        return self._pool
 
     async def begin(self, new: NewRegistration) -> tuple[Registration, bool]:
         """The registration, `starting`, and True; or the one that has this owner's name already, in any state but
@@ -100,7 +106,7 @@ class PostgresRegistrations:
                 new.metadata,
             )
             if rows:
-                return _registration(rows[0]), True
+                return registration_of(rows[0]), True
             taken = None if new.external_id is None else await self.named(new.owner, new.external_id)
             if taken is not None:
                 return taken, False
@@ -130,7 +136,7 @@ class PostgresRegistrations:
     async def page(self, owner: Owner, limit: int, before: SessionId | None) -> list[Registration]:
         """Active sessions of the owner, newest first, from below `before`."""
         rows = await self._fetch(self._sql["page"], owner.user_id, owner.workspace_id, before, limit)
-        return [_registration(row) for row in rows]
+        return [registration_of(row) for row in rows]
 
     async def ids(self, owner: Owner, limit: int) -> list[SessionId]:
         """Active sessions of the owner, newest first."""
@@ -159,11 +165,11 @@ class PostgresRegistrations:
 
     async def unsettled(self, seconds: float, limit: int) -> list[Registration]:
         """Starting, or deleted but not closed, for longer than that; the oldest first."""
-        return [_registration(row) for row in await self._fetch(self._sql["unsettled"], seconds, limit)]
+        return [registration_of(row) for row in await self._fetch(self._sql["unsettled"], seconds, limit)]
 
     async def changed(self, seconds: float, session_ids: Many[SessionId]) -> list[Registration]:
         """Those of these sessions that changed within that time."""
-        return [_registration(row) for row in await self._fetch(self._sql["changed"], seconds, list(session_ids))]
+        return [registration_of(row) for row in await self._fetch(self._sql["changed"], seconds, list(session_ids))]
 
     async def ping(self) -> None:
         """Raises when the database does not answer."""
@@ -171,7 +177,7 @@ class PostgresRegistrations:
 
     async def _one(self, name: str, *args: Any) -> Registration | None:
         rows = await self._fetch(self._sql[name], *args)
-        return _registration(rows[0]) if rows else None
+        return registration_of(rows[0]) if rows else None
 
     async def _fetch(self, statement: Statement, *args: Any) -> list[Any]:
         try:

@@ -102,10 +102,15 @@ def _frameworks(_: Request[Any, Any, Any], error: HTTPException) -> Response[byt
     return response
 
 
-def _unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    # The message of a stranger's exception may quote what the client sent, so only its type and place are logged.
+def log_unexpected(request: Request[Any, Any, Any], error: Exception) -> None:
+    """A bug of ours. The message of a stranger's exception may quote what the client sent, so only its type and place
+    are logged."""
     place = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-4:]]
     log.error("request_failed", route=request.scope.get("path_template"), error=type(error).__name__, place=place)
+
+
+def _unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    log_unexpected(request, error)
     return problem(500, "Internal Server Error", "internal_error", "Something went wrong; it was logged.")
 
 
