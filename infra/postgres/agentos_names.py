@@ -21,8 +21,8 @@ class SessionPage(msgspec.Struct, frozen=True):
 
 
 class PostgresAgentOSNames:
-    """The table `agentos_runs`. Every method is one or two statements without a transaction, so concurrent gateways need
-    no other agreement; all raise RegistrationsUnavailable."""
+    """The table `agentos_runs`. Every method is one or two statements without a transaction, so concurrent gateways
+    need no other agreement; all raise RegistrationsUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

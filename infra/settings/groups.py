@@ -147,6 +147,17 @@ class Gateway(Group):
     starts_per_minute: Count = Field(default=600, description="turns one user may submit a minute")
 
 
+class AgentOS(Group):
+    """The routes of Agno's AgentOS, over the same sessions and turns (docs/agentos.md)."""
+
+    prefix: str = Field(
+        default="/agentos",
+        description="where the gateway serves them (/: at the root; off: not at all)",
+        pattern=r"^(off|/|(/[A-Za-z0-9._~-]+)+)$",
+    )
+    name: str = Field(default="Turnlog", description="what /info and /config call this installation", max_length=255)
+
+
 class Agent(Group):
     """The agent service's internal HTTP."""
 
@@ -177,7 +188,8 @@ class Worker(Group):
     slowest_snapshot_seconds: PositiveSeconds = Field(default=5.0, description="the same, of a large tool result")
     rollup_seconds: PositiveSeconds = Field(default=0.25, description="between roll-ups of an open item")
     drain_seconds: Seconds = Field(default=10.0, description="for running turns at the end; then they are handed back")
-    metrics_port: Port = Field(default=0, description="on loopback, for /metrics of a worker (0: none)")
+    metrics_port: Port = Field(default=0, description="for /metrics of a worker (0: none)")
+    metrics_host: str = Field(default="127.0.0.1", description="address for /metrics")
 
 
 class Projector(Group):
@@ -188,7 +200,8 @@ class Projector(Group):
     lease_seconds: PositiveSeconds = Field(
         default=10.0, description="a projector that is silent for longer has lost its projections"
     )
-    metrics_port: Port = Field(default=0, description="on loopback, for /metrics of a projector (0: none)")
+    metrics_port: Port = Field(default=0, description="for /metrics of a projector (0: none)")
+    metrics_host: str = Field(default="127.0.0.1", description="address for /metrics")
     poll_seconds: PositiveSeconds = Field(default=0.5, description="how often the feed is looked at without a hint")
     relay_seconds: PositiveSeconds = Field(
         default=5.0, description="what EVENTS lacks so long after its commit is sent again"

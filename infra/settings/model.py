@@ -15,7 +15,7 @@ from pydantic_settings import (
 )
 
 from domain.errors import TurnlogError
-from infra.settings.groups import Agent, Gateway, Jwt, Limits, Log, Nats, Postgres, Projector, Turn, Worker
+from infra.settings.groups import Agent, AgentOS, Gateway, Jwt, Limits, Log, Nats, Postgres, Projector, Turn, Worker
 
 Role = Literal["gateway", "agent", "worker", "projector"]
 
@@ -64,6 +64,7 @@ class Settings(BaseSettings):
     postgres: Postgres = Postgres()
     nats: Nats = Nats()
     gateway: Gateway = Gateway()
+    agentos: AgentOS = AgentOS()
     agent: Agent = Agent()
     worker: Worker = Worker()
     projector: Projector = Projector()

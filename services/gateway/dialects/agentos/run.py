@@ -116,6 +116,10 @@ class Run:
         """It waits for people: for a stream that is an end."""
         return self.status == "paused" and not self.continued
 
+    def ended(self) -> bool:
+        """Nothing more comes on its stream: it is over, or waits for people."""
+        return self.terminal or self.waits
+
     @property
     def input_text(self) -> str:
         return input_text(self.input)

@@ -1,0 +1,83 @@
+"""One run read from the log, and then live: the same events in the same order, whoever asks and whenever."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+
+from services.gateway.agent_client import AgentClient
+from services.gateway.dialects.agentos.fold import Fold
+from services.gateway.dialects.agentos.order import InOrder, envelope_of, envelopes_of
+from services.gateway.dialects.agentos.run import Run
+from services.gateway.dialects.agentos.watch import Watch
+
+Event = dict[str, Any]
+
+
+class _Turn(msgspec.Struct, frozen=True):
+    turn_id: str | None = None
+
+
+_decode_turn = msgspec.json.Decoder(_Turn).decode
+
+
+class RunReader:
+    """`cursor` is the last sequence of the session that went through the fold. `held_up`: while the run waited in the
+    queue, another one paused before it."""
+
+    def __init__(self, agent: AgentClient, run: Run, session_id: str, first_sequence: int) -> None:
+        self.run = run
+        self.fold = Fold(run)
+        self.cursor = first_sequence - 1
+        self.held_up = False
+        self._agent = agent
+        self._session_id = session_id
+        self._order = InOrder(run.turn_id)
+
+    async def load(self, upto: int | None = None) -> list[Event]:
+        """Everything that is committed of it, up to the head or that sequence. Raises SessionNotFound, Unavailable."""
+        made: list[Event] = []
+        while upto is None or self.cursor < upto:
+            page = await self._agent.page(self._session_id, self.cursor, "json")
+            if page.last == self.cursor:
+                break
+            for envelope in envelopes_of(page.body):
+                for placed in self._order.event(envelope):
+                    made += self.fold.apply(placed)
+            self.cursor = page.last
+            if page.last >= page.head:
+                break
+        return made
+
+    async def follow(self, watch: Watch, seconds: float) -> AsyncGenerator[list[Event], None]:
+        """What comes after the cursor, as it comes; an empty list after each such time of silence. Ends with the run,
+        with a pause, and when the watch ends."""
+        while not self.run.ended():
+            blocks = await watch.next(seconds)
+            if blocks is None:
+                return
+            made: list[Event] = []
+            for type_, data in blocks:
+                if type_.startswith("stream."):
+                    continue
+                made += self._take(type_, data)
+                if self.run.ended():
+                    break
+            yield made
+
+    def _take(self, type_: str, data: bytes) -> list[Event]:
+        if _decode_turn(data).turn_id != self.run.turn_id:
+            self.held_up = self.held_up or (type_ == "turn.paused" and self.run.status == "queued")
+            return []
+        made: list[Event] = []
+        if b'"event_id":' in data[:300]:
+            envelope = envelope_of(data)
+            if envelope.sequence <= self.cursor:
+                return []
+            self.cursor = envelope.sequence
+            placed = self._order.event(envelope)
+        else:
+            placed = self._order.live(data)
+        for one in placed:
+            made += self.fold.apply(one)
+        return made
