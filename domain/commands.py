@@ -59,11 +59,12 @@ class CancelTurn(Command, frozen=True, kw_only=True, tag="cancel_turn"):
 
 
 class InterruptTurn(Command, frozen=True, kw_only=True, tag="interrupt_turn"):
-    """Store the intent to stop the running turn."""
+    """Store the intent to stop the running turn. `then`: what becomes of those that wait behind it."""
 
     SENT = ("turn_id",)
 
     turn_id: TurnId
+    then: Literal["pause", "go_on"] = "pause"
 
 
 class ContinueTurn(Command, frozen=True, kw_only=True, tag="continue_turn"):

@@ -47,8 +47,8 @@ def interrupt(draft: Draftsman, command: commands.InterruptTurn, limits: Limits)
     turn = named(draft, command.turn_id)
     if turn.status != "running":
         raise TurnNotRunning(status=turn.status)
-    if turn.interrupt_then != "pause":
-        draft.write(turn_events.InterruptRequested(by=command.by, then="pause"), turn.turn_id)
+    if turn.interrupt_then is None or (turn.interrupt_then == "go_on" and command.then == "pause"):
+        draft.write(turn_events.InterruptRequested(by=command.by, then=command.then), turn.turn_id)
     return _reply(draft, turn)
 
 
