@@ -8,6 +8,7 @@ from litestar.di import Provide
 
 from services.gateway import openapi
 from services.gateway.deps import GatewayDeps
+from services.gateway.dialects.agentos.app import router as agentos_router
 from services.gateway.loopback import guard
 from services.gateway.problems import HANDLERS
 from services.gateway.routes import (
@@ -79,7 +80,7 @@ def create_app(deps: GatewayDeps) -> Litestar:
     settings = deps.settings
     origins = list(settings.gateway.origins)
     return Litestar(
-        route_handlers=[*ROUTES, page.assets()],
+        route_handlers=[*ROUTES, page.assets(), *agentos_router(deps)],
         dependencies={"deps": Provide(lambda: deps, sync_to_thread=False)},
         exception_handlers=HANDLERS,
         middleware=[guard(frozenset(origins))] if deps.authenticator.off else [],

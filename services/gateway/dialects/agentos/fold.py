@@ -56,6 +56,8 @@ class Fold:
         self.index = -1
         """Of the last event."""
 
+        self.count = 0
+
     def apply(self, placed: Placed) -> list[Event]:
         """What the next frame says."""
         boundary = isinstance(placed.data, turn_events.TurnStarted) and self.run.attempt not in (0, placed.data.attempt)
@@ -73,6 +75,7 @@ class Fold:
             self.index += 1
             event["event_index"] = self.index
             made.append(event)
+            self.count += 1
             if not event["event"].endswith("RunContent"):
                 self.events.append(event)
         return made

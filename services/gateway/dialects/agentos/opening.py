@@ -10,7 +10,7 @@ from domain.errors import SessionNotFound
 from domain.ids import SessionId
 from infra.postgres.registrations import NewRegistration, Registration
 from services.gateway import registering
-from services.gateway.dialects.agentos.answers import Refused
+from services.gateway.dialects.agentos.answers import Refused, field_fault
 from services.gateway.dialects.agentos.component import Component
 from services.gateway.dialects.agentos.finding import Finder, session_name, user_tag
 from services.gateway.dialects.agentos.forms import HttpRequest
@@ -36,9 +36,7 @@ async def open_session(
     Refused: 404 for a session of another user, 409 for one of another component, 410 for a deleted one, 422."""
     fault = external_id_fault(name)
     if fault is not None:
-        raise Refused(
-            422, [{"type": "value_error", "loc": ["body", "session_id"], "msg": f"session_id {fault}", "input": None}]
-        )
+        raise field_fault("body", "session_id", "value_error", f"session_id {fault}", None)
     try:
         found = (await finder.session(request, name)).registration
     except SessionNotFound:

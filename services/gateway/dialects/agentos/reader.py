@@ -7,7 +7,7 @@ import msgspec
 
 from services.gateway.agent_client import AgentClient
 from services.gateway.dialects.agentos.fold import Fold
-from services.gateway.dialects.agentos.order import InOrder, envelope_of, envelopes_of
+from services.gateway.dialects.agentos.order import Envelope, InOrder, envelope_of, envelopes_of
 from services.gateway.dialects.agentos.run import Run
 from services.gateway.dialects.agentos.watch import Watch
 
@@ -42,12 +42,15 @@ class RunReader:
             if page.last == self.cursor:
                 break
             for envelope in envelopes_of(page.body):
-                for placed in self._order.event(envelope):
-                    made += self.fold.apply(placed)
+                made += self.take(envelope)
             self.cursor = page.last
             if page.last >= page.head:
                 break
         return made
+
+    def take(self, envelope: Envelope) -> list[Event]:
+        """What a committed event of the session, the next one, says of the run."""
+        return [event for placed in self._order.event(envelope) for event in self.fold.apply(placed)]
 
     async def follow(self, watch: Watch, seconds: float) -> AsyncGenerator[list[Event], None]:
         """What comes after the cursor, as it comes; an empty list after each such time of silence. Ends with the run,
@@ -81,3 +84,17 @@ class RunReader:
         for one in placed:
             made += self.fold.apply(one)
         return made
+
+
+async def read_together(agent: AgentClient, session_id: str, readers: list[RunReader]) -> None:
+    """Everything that is committed of several runs of one session, by one pass over its log. Raises as `load`."""
+    by_turn = {reader.run.turn_id: reader for reader in readers}
+    after = 0
+    while by_turn:
+        page = await agent.page(session_id, after, "json")
+        for envelope in envelopes_of(page.body):
+            if envelope.turn_id in by_turn:
+                by_turn[envelope.turn_id].take(envelope)
+        if page.last >= page.head or page.last == after:
+            return
+        after = page.last

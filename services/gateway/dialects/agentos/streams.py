@@ -49,10 +49,11 @@ class RunStream:
         guard: Guard | None = None,
         content_only: bool = False,
         opening: Iterable[bytes] = (),
+        behind: bytes = b"",
         last: Callable[[], bytes] = bytes,
     ) -> None:
-        """`loaded` are the events that `reader` has given already. `opening` comes first; `last` makes what comes
-        behind the run's last event."""
+        """`loaded` are the events that `reader` has given already. `opening` comes before them and `behind`
+        after them; `last` makes what comes behind the run's last event."""
         self._deps = deps
         self._reader = reader
         self._session_id = session_id
@@ -61,6 +62,7 @@ class RunStream:
         self._guard = guard
         self._content_only = content_only
         self._opening = opening
+        self._behind = behind
         self._last = last
 
     def response(self) -> Response[None]:
@@ -68,7 +70,7 @@ class RunStream:
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         """The body, in whole blocks; a comment where nothing comes for a while."""
-        first = b"".join(self._opening) + self._shown(self._loaded)
+        first = b"".join(self._opening) + self._shown(self._loaded) + self._behind
         yield first or COMMENT
         reader = self._reader
         if not reader.run.ended():

@@ -1,0 +1,36 @@
+"""The AgentOS routes as one router, under the prefix that the settings name."""
+
+from litestar import Router
+from litestar.di import Provide
+
+from infra.postgres.agentos_names import PostgresAgentOSNames
+from services.gateway.deps import GatewayDeps
+from services.gateway.dialects.agentos.answers import HANDLERS
+from services.gateway.dialects.agentos.finding import Finder
+from services.gateway.dialects.agentos.routes import create, resume, runs
+
+_ROUTES = [
+    create.create_run,
+    runs.get_run,
+    runs.list_runs,
+    runs.cancel_run,
+    resume.resume_run,
+    resume.watch_run,
+]
+
+
+def router(deps: GatewayDeps) -> list[Router]:
+    """None of them where the settings say off."""
+    prefix = deps.settings.agentos.prefix
+    if prefix == "off":
+        return []
+    finder = Finder(deps, PostgresAgentOSNames(deps.registrations.pool))
+    return [
+        Router(
+            path=prefix,
+            route_handlers=_ROUTES,
+            dependencies={"finder": Provide(lambda: finder, sync_to_thread=False)},
+            exception_handlers=HANDLERS,
+            include_in_schema=False,
+        )
+    ]

@@ -1,0 +1,1 @@
+"""AgentOS's routes, one noun a file."""

@@ -1,0 +1,109 @@
+"""`POST /{agents,teams,workflows}/{id}/runs`: begin a run."""
+
+from typing import Any
+
+import msgspec
+from litestar import Response, post
+
+from domain.commands import SubmitTurn
+from domain.errors import IdempotencyMismatch, TurnIdTaken
+from domain.ids import CommandKey, TurnId
+from domain.parts import Part, TextPart
+from services.gateway.auth import Access
+from services.gateway.dialects.agentos.answers import Refused
+from services.gateway.dialects.agentos.finding import Finder, TurnFacts
+from services.gateway.dialects.agentos.forms import Form, HttpRequest, read_form
+from services.gateway.dialects.agentos.opening import name_for_key, open_session
+from services.gateway.dialects.agentos.routes.common import Find, IdempotencyKey, paths
+from services.gateway.dialects.agentos.starting import Wishes, answer, open_queue
+from services.gateway.dialects.agentos.uploads import kept
+from services.gateway.names import external_id_fault, idempotency_key
+from services.gateway.routes.turns import count, trace_of
+
+_DECLARED = frozenset(
+    (
+        *("message", "stream", "background", "session_id", "user_id", "run_id", "files", "files_metadata", "version"),
+        *("factory_input", "monitor", "stream_events"),
+    )
+)
+
+
+class _Queued(msgspec.Struct, frozen=True):
+    turn_id: str
+    sequence: int
+    status: str
+    queue_state: str = "open"
+    enqueue_sequence: int = 0
+
+
+@post(paths("/runs"), status_code=200)
+async def create_run(
+    request: HttpRequest, finder: Find, component_id: str, key: IdempotencyKey = None
+) -> Response[Any]:
+    """Accept a message as a run. It is committed before this answers, and goes on whatever becomes of the caller."""
+    form = await read_form(request)
+    message = form.needed("message")
+    wishes = Wishes.of(form)
+    extra = form.rest(_DECLARED)
+    component = await finder.component(request, component_id)
+    command_key = finder.deps.ids.uuid7() if key is None else idempotency_key(key)
+    name = form.text("session_id") or _session_for(finder, request, key)
+    registration = await open_session(finder, request, component, name, form.text("user_id"))
+    access = await finder.session(request, name)
+    count(finder.deps, registration)
+    run_id = await _run_id(finder, access, form)
+    files = await kept(finder.deps, form.files)
+    parts: list[Part] = [TextPart(text=message), *files]
+    command = SubmitTurn(
+        session_id=registration.session_id,
+        key=CommandKey(command_key),
+        by=registration.user_id,
+        trace=trace_of(request),
+        turn_id=TurnId(finder.deps.ids.uuid7()),
+        input=parts,
+        context_version=registration.context_version,
+        external_id=run_id,
+        metadata={"agentos": extra} if extra else None,
+    )
+    try:
+        reply = msgspec.json.decode((await finder.deps.agent.execute(command)).reply, type=_Queued)
+    except TurnIdTaken as error:
+        raise Refused(409, f"Run {run_id} already exists") from error
+    except IdempotencyMismatch as error:
+        raise Refused(409, "Idempotency-Key was already used by a different request") from error
+    turn = TurnFacts(
+        turn_id=reply.turn_id,
+        status="queued",
+        first_sequence=reply.sequence,
+        last_sequence=reply.sequence,
+        external_id=run_id,
+    )
+    await finder.names.take(registration.owner, turn.run_id, registration.session_id)
+    await open_queue(finder, registration.session_id, registration.user_id, reply.queue_state)
+    reader = finder.reader(component, registration, turn)
+    loaded = await reader.load()
+    return await answer(finder, access, reader, loaded, wishes, bare_end=True)
+
+
+def _session_for(finder: Finder, request: HttpRequest, key: str | None) -> str:
+    """A request that names no session begins one; the repeat of its key finds that again."""
+    if key is None:
+        return finder.deps.ids.uuid7()
+    owner = finder.deps.authenticator.owner(request)
+    return name_for_key(f"{owner.user_id}\x00{owner.workspace_id}", idempotency_key(key))
+
+
+async def _run_id(finder: Finder, access: Access, form: Form) -> str | None:
+    """The name that the caller gives the run: theirs for one run, for ever."""
+    name = form.text("run_id")
+    if name is None:
+        return None
+    fault = external_id_fault(name)
+    if fault is not None:
+        raise Refused(
+            422, [{"type": "value_error", "loc": ["body", "run_id"], "msg": f"run_id {fault}", "input": None}]
+        )
+    registration = access.registration
+    if await finder.names.take(registration.owner, name, registration.session_id) != registration.session_id:
+        raise Refused(409, f"Run {name} already exists")
+    return name
