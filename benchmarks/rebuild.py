@@ -25,7 +25,8 @@ from infra.postgres.sql import statements
 from projections.serving import session_projections
 from projections.usage.projection import Usage
 from services.projector.feed_rebuild import FeedRebuild
-from services.projector.rebuilding import SessionRebuild, choose
+from services.projector.generations import choose, rebuild_pool
+from services.projector.session_rebuild import LANES, SessionRebuild
 from tests.support.commands import TURNLOG, environment
 from tests.support.databases import Database
 from tests.support.migrations import agent
@@ -52,7 +53,7 @@ async def bare(dsn: str) -> tuple[float, int]:
 
 async def sessions_rebuilt(dsn: str, name: str) -> float:
     """Seconds for a rebuild of turns or messages, in this process."""
-    pool = await create_pool(dsn, size=3)
+    pool = await rebuild_pool(dsn, size=LANES + 1)
     projections = session_projections()
     begin = time.perf_counter()
     target = await choose(pool, projections, name, rollback=False)

@@ -108,6 +108,12 @@ class TurnMessages:
             message.items = []
             message.parts = []
         text = done.text or ""
+        if not message.items:  # as almost always: it begins with this item
+            message.items = [MessageItem(done.item_id, done.item_id, len(text), done.partial)]
+            message.parts = [TextPart(text)]
+            message.status = "partial" if done.partial else "complete"
+            self._touch(message, event)
+            return
         before = {entry.item_id: entry.part for entry in message.items}
         part = before.get(done.continues or "", done.item_id)
         texts = _texts(message)

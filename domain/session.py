@@ -10,11 +10,12 @@ import msgspec
 from domain.events import session, turn
 from domain.events.base import Event
 from domain.ids import EnqueueSequence, Fence, Generation, Micros, Sequence, SessionId, TurnId, WorkerId
-from domain.turn import IllegalTransition, Turn, evolve_turn, new_turn
+from domain.turn import OF_ATTEMPT, IllegalTransition, Turn, evolve_turn, new_turn
 
 QueueState = Literal["open", "paused"]
 ChatStatus = Literal["agent", "human"]
 
+_OF_QUEUE: frozenset[type[Event]] = frozenset({session.QueuePaused, session.QueueResumed, session.SessionClosed})
 _HANDED_BACK = (turn.TurnPaused, turn.TurnReleased)
 
 GENESIS = b"\0" * 32
@@ -108,13 +109,14 @@ def evolve(state: SessionState, event: Event, turn_id: TurnId | None, sequence: 
         raise IllegalTransition(f"sequence {sequence} after {head.last_sequence}")
     if turn_id is not None:
         _evolve_turn(state, head, event, turn_id, sequence, at)
-    match event:
-        case session.QueuePaused():
-            head.queue_state = "paused"
-        case session.QueueResumed():
-            head.queue_state = "open"
-        case session.SessionClosed():
-            head.closed_at = at
+    if type(event) in _OF_QUEUE:
+        match event:
+            case session.QueuePaused():
+                head.queue_state = "paused"
+            case session.QueueResumed():
+                head.queue_state = "open"
+            case session.SessionClosed():
+                head.closed_at = at
     head.last_sequence = sequence
 
 
@@ -148,6 +150,8 @@ def _evolve_turn(
         raise IllegalTransition(f"{event.type} of a turn that was never queued")
     was = subject.status
     evolve_turn(subject, event, sequence, at)
+    if type(event) in OF_ATTEMPT:
+        return
     if isinstance(event, turn.TurnStarted):
         if head.active_turn_id not in (None, turn_id):
             raise IllegalTransition("two active turns")

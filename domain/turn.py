@@ -24,6 +24,20 @@ LEGAL: dict[str, frozenset[str]] = {
 """From -> to. Terminal statuses are absent: they never change."""
 
 
+OF_ATTEMPT = frozenset(
+    {
+        item.ItemCompleted,
+        item.ItemSuperseded,
+        item.ToolStarted,
+        item.ToolResultSnapshot,
+        item.RuntimeEvent,
+        item.UsageRecorded,
+    }
+)
+"""Most events of a turn: what the running attempt writes. They leave its status as it is, so that folds ask for them
+first."""
+
+
 class IllegalTransition(ValueError):
     """The log says something that cannot have happened: the audit's finding, never a client's fault."""
 
@@ -98,6 +112,10 @@ def new_turn(turn_id: TurnId, event: turn.TurnQueued, sequence: Sequence, at: Mi
 
 def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> None:
     """Apply one of the turn's own events, in place. Raises IllegalTransition on what the life cycle forbids."""
+    if type(event) in OF_ATTEMPT:
+        _go_on(state, event)
+        state.last_sequence = sequence
+        return
     match event:
         case turn.TurnStarted():
             _move(state, "running")
@@ -153,10 +171,14 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
         case hook.HookScheduled() | hook.HookCompleted() | hook.HookFailed() | registry.UnknownEvent():
             pass
         case _:
-            if state.status != "running":
-                raise IllegalTransition(f"{event.type} while {state.status}")
-            state.progress = advance(state.progress, event)
+            _go_on(state, event)
     state.last_sequence = sequence
+
+
+def _go_on(state: Turn, event: Event) -> None:
+    if state.status != "running":
+        raise IllegalTransition(f"{event.type} while {state.status}")
+    state.progress = advance(state.progress, event)
 
 
 def _move(state: Turn, to: Status) -> None:

@@ -21,8 +21,10 @@ from projections.serving import session_projections
 from services.cli.agent_database import agent_database, database_in_use
 from services.cli.failures import FINE, FOUND_WRONG, CannotRun
 from services.projector.feed_rebuild import FeedRebuild
+from services.projector.generations import Left, Target, alone, beside, choose, left, rebuild_pool
 from services.projector.projections import all_projections
-from services.projector.rebuilding import Left, Report, SessionRebuild, Target, alone, beside, choose, left
+from services.projector.rebuild_report import Report
+from services.projector.session_rebuild import LANES, SessionRebuild
 
 _LOOK_SECONDS = 1.0
 _SHOWN = 20
@@ -123,7 +125,7 @@ async def _sessions(
     settings: Settings, name: str, parallel: int, accept: bool, rollback: bool, meter: _Meter
 ) -> Report:
     dsn = agent_database(settings, "worker")
-    pool = await create_pool(dsn, size=3)
+    pool = await rebuild_pool(dsn, size=LANES + 2)
     try:
         async with alone(dsn, name):
             return await _all_sessions(pool, dsn, name, parallel, accept, rollback, meter)
@@ -163,7 +165,7 @@ async def _beside(dsn: str, target: Target, accept: bool, part: int, parts: int,
         if os.getppid() != parent:
             raise CannotRun("the rebuild that this was a part of has gone")
 
-    pool = await create_pool(dsn, size=2)
+    pool = await rebuild_pool(dsn, size=LANES + 1)
     try:
         async with beside(dsn, target.name):
             return await _part(pool, target, accept, part, parts, orphaned)

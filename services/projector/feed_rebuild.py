@@ -11,7 +11,7 @@ from collections.abc import Callable
 from domain.ports import Feed, FeedPosition, FeedProjection
 from infra.postgres.feed_slots import ClaimLost, Place, PostgresFeedSlots, Slot
 from services.projector.applying import OUTAGES, apply_all, feed_event, reason
-from services.projector.rebuilding import Difference, RebuildRefused, Report
+from services.projector.rebuild_report import Difference, RebuildRefused, Report
 
 _LEASE_SECONDS = 5.0
 _RENEW_SECONDS = 1.0

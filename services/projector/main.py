@@ -27,6 +27,7 @@ from infra.system import SystemClock, SystemIds
 from infra.telemetry.metrics import Metrics
 from projections.serving import session_projections
 from services.lifecycle import Life
+from services.measuring import measure_broker, measure_outbox, measure_pool
 from services.projector.applying import OUTAGES
 from services.projector.feeding import Feeder, Hint
 from services.projector.measures import Measures
@@ -113,7 +114,12 @@ async def run(settings: Settings) -> int:
                 poll=settings.projector.poll_seconds,
                 batch=settings.projector.batch_events,
             )
-            measures = Measures(Metrics(), pool, settings.projector.poll_seconds)
+            metrics = Metrics()
+            measures = Measures(metrics, pool, settings.projector.poll_seconds, clock.monotonic)
+            measures.relaying(relay)
+            measure_broker(broker, metrics.registry)
+            measure_outbox(notifier.outbox, metrics.registry)
+            measure_pool(pool, metrics.registry)
             name = f"{socket.gethostname()}:{os.getpid()}:{SystemIds().uuid7()}"
             feeders = [
                 Feeder(
@@ -130,7 +136,7 @@ async def run(settings: Settings) -> int:
                 for projection in projections
             ]
             await notice_old_versions(pool)
-            with measures.served(settings.projector.metrics_port):
+            with measures.served(settings.projector.metrics_port, settings.projector.metrics_host):
                 async with asyncio.TaskGroup() as tasks:
                     running = [tasks.create_task(relay.run(), name="relay")]
                     running += [tasks.create_task(feeder.run(), name=feeder.name) for feeder in feeders]

@@ -36,7 +36,8 @@ from projections.serving import session_projections
 from services.cli.auditing import audit_range
 from services.cli.main import run
 from services.projector.feed_rebuild import FeedRebuild
-from services.projector.rebuilding import SessionRebuild, choose
+from services.projector.generations import choose
+from services.projector.session_rebuild import SessionRebuild
 from tests.support.databases import Database
 from tests.support.feeding import caught_up, running
 from tests.support.stand import Stand, postgres_stand

@@ -30,7 +30,9 @@ from projections.usage.projection import Usage
 from services.cli.auditing import audit_range
 from services.cli.main import run
 from services.projector.feed_rebuild import FeedRebuild
-from services.projector.rebuilding import RebuildRefused, SessionRebuild, choose
+from services.projector.generations import choose
+from services.projector.rebuild_report import RebuildRefused
+from services.projector.session_rebuild import SessionRebuild
 from tests.support.commands import TURNLOG, environment, turnlog
 from tests.support.databases import Database
 from tests.support.feeding import caught_up, running
@@ -154,7 +156,8 @@ async def rebuilt_under_load(
             await killed(world, far, "rebuild", "messages")
         code, out, err = await turnlog("rebuild", "messages", "--parallel", str(parallel), timeout=600, **world.env)
         assert (code, "0 refused" in out) == (0, True), out + err
-        assert await world.served("messages") == {2}
+        # A kill that came too late has let its rebuild end: then it was another one that went on.
+        assert len(await world.served("messages")) == 1
         events = await world.admin.fetchval("SELECT count(*) FROM events")
         for kill in range(kills[1]):
             goal = int(events * (kill + dice.random()) / (kills[1] + 1)) + 1
@@ -181,7 +184,7 @@ async def rebuilt_under_load(
 
 
 async def test_rebuilds_of_messages_and_usage_under_load_killed_three_times(world: World) -> None:
-    await rebuilt_under_load(world, planted=80, sessions=4, kills=(2, 1), parallel=1)
+    await rebuilt_under_load(world, planted=160, sessions=4, kills=(2, 1), parallel=1)
 
 
 @pytest.mark.soak

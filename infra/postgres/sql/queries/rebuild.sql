@@ -81,9 +81,70 @@ FROM unnest($1::text [], $2::integer [], $3::bigint []) AS w (session_id, genera
 INNER JOIN messages AS m
     ON m.session_id = w.session_id::uuid AND m.generation = w.generation AND m.last_sequence > w.after;
 
+-- name: turns_beside
+-- New rows of sessions, and whether the served row of the same id (of generation `serving`, 0: none) is equal in every column:
+-- json by its exact text.
+SELECT
+    t.session_id::text AS session_id,
+    (
+        t.turn_id, t.enqueue_sequence, t.input::text, t.context_version, t.idempotency_key, t.external_id,
+        t.metadata::text, t.forked_from::text, t.regenerates, t.queued_at, t.first_sequence, t.status,
+        t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame, t.rewritten_input::text,
+        t.output, t.error::text, t.usage::text, t.requirements::text, t.superseded_by, t.parent_turn_id,
+        t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at, t.finished_at, t.progress::text,
+        t.leg_started_at, t.expires_at
+    ) IS NOT DISTINCT FROM (
+        s.turn_id, s.enqueue_sequence, s.input::text, s.context_version, s.idempotency_key, s.external_id,
+        s.metadata::text, s.forked_from::text, s.regenerates, s.queued_at, s.first_sequence, s.status,
+        s.last_sequence, s.attempt, s.deaths, s.released, s.continued, s.next_frame, s.rewritten_input::text,
+        s.output, s.error::text, s.usage::text, s.requirements::text, s.superseded_by, s.parent_turn_id,
+        s.interrupt_by, s.interrupt_then, s.checkpoint_sequence, s.started_at, s.finished_at, s.progress::text,
+        s.leg_started_at, s.expires_at
+    ) AS same,
+    t.turn_id::text AS turn_id, t.enqueue_sequence, t.input, t.context_version, t.idempotency_key, t.external_id,
+    t.metadata, t.forked_from, t.regenerates::text AS regenerates, t.queued_at, t.first_sequence, t.status,
+    t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame, t.rewritten_input, t.output, t.error,
+    t.usage, t.requirements, t.superseded_by::text AS superseded_by, t.parent_turn_id::text AS parent_turn_id,
+    t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at, t.finished_at, t.progress,
+    t.leg_started_at, t.expires_at
+FROM unnest($1::text [], $2::integer [], $3::integer []) AS w (session_id, generation, serving)
+INNER JOIN turns AS t ON t.session_id = w.session_id::uuid AND t.generation = w.generation
+LEFT JOIN turns AS s
+    ON s.session_id = t.session_id AND s.generation = w.serving AND s.turn_id = t.turn_id;
+
+-- name: messages_beside
+-- New rows of sessions, and whether the served row of the same id (of generation `serving`, 0: none) is equal in every column:
+-- json by its exact text.
+SELECT
+    m.session_id::text AS session_id,
+    (
+        m.message_id, m.turn_id, m.enqueue_sequence, m.ordinal, m.role, m.parts::text, m.items::text, m.status,
+        m.first_sequence, m.last_sequence, m.created_at
+    ) IS NOT DISTINCT FROM (
+        s.message_id, s.turn_id, s.enqueue_sequence, s.ordinal, s.role, s.parts::text, s.items::text, s.status,
+        s.first_sequence, s.last_sequence, s.created_at
+    ) AS same,
+    m.message_id::text AS message_id, m.turn_id::text AS turn_id, m.enqueue_sequence, m.ordinal, m.role, m.parts,
+    m.items, m.status, m.first_sequence, m.last_sequence, m.created_at
+FROM unnest($1::text [], $2::integer [], $3::integer []) AS w (session_id, generation, serving)
+INNER JOIN messages AS m ON m.session_id = w.session_id::uuid AND m.generation = w.generation
+LEFT JOIN messages AS s
+    ON s.session_id = m.session_id AND s.generation = w.serving AND s.message_id = m.message_id;
+
+-- name: served_rows
+-- How many rows sessions have in the generation that they are served from (0: none is of interest).
+SELECT w.session_id, CASE $1
+    WHEN 'turns' THEN (SELECT count(*) FROM turns AS t WHERE t.session_id = w.session_id::uuid AND t.generation = w.serving)
+    ELSE (SELECT count(*) FROM messages AS m WHERE m.session_id = w.session_id::uuid AND m.generation = w.serving)
+END AS rows
+FROM unnest($2::text [], $3::integer []) AS w (session_id, serving)
+WHERE w.serving > 0;
+
 -- name: flip
+-- Commits of a rebuild do not wait for the disk, this one does: what was told to be served is.
 UPDATE sessions AS s
 SET
     turns_generation = CASE $1 WHEN 'turns' THEN $3 ELSE s.turns_generation END,
     messages_generation = CASE $1 WHEN 'messages' THEN $3 ELSE s.messages_generation END
+FROM (SELECT set_config('synchronous_commit', 'on', true)) AS waiting
 WHERE s.session_id = any($2::text []::uuid []);
