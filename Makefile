@@ -17,7 +17,7 @@ DIGEST := $(BIN)/python -c 'import hashlib, sys; print(hashlib.sha256(open(sys.a
 # Only the lock files say what is installed; a find-links, constraint or index set for somebody else must not.
 LOCK_ENV := env -u PIP_CONSTRAINT -u UV_CONSTRAINT -u UV_OVERRIDE -u VIRTUAL_ENV
 
-.PHONY: help setup up test test-system soak bench bench-full lint types contracts squawk lock clean
+.PHONY: help setup up test test-system test-system-here screenshots soak bench bench-full lint types contracts squawk lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,9 +53,20 @@ test: setup ## the whole test suite (PostgreSQL and nats-server come from wheels
 	@$(BIN)/pytest -n 2 --dist loadfile -m "not system and not soak and not alone" $(ARGS)
 	@$(BIN)/pytest -m "alone and not system and not soak" $(ARGS)
 
-test-system: setup ## tests on what wheels cannot bring: PostgreSQL 15 (as root installs it by apt)
+test-system: setup ## tests on what wheels cannot bring: PostgreSQL 15, nginx, Chromium, Node (as root installs them by apt)
 	@bash tests/system/install.sh
-	@$(BIN)/pytest --pg 15 -m "(system or every_postgres) and not soak" $(ARGS)
+	@$(MAKE) --no-print-directory test-system-here
+
+# Whatever of them can run on this machine; the rest is skipped, and pytest prints why.
+PG15 := /usr/lib/postgresql/15/bin/postgres
+test-system-here: setup
+	@if [ -x $(PG15) ]; then version=15 which="system or every_postgres"; else version=18 which=system; fi; \
+	$(BIN)/pytest -n 2 --dist loadfile --pg $$version -m "($$which) and not soak and not alone" $(ARGS); \
+	$(BIN)/pytest --pg $$version -m "($$which) and alone and not soak" $(ARGS)
+
+screenshots: setup ## take the README's pictures of the page anew
+	@bash tests/system/install.sh
+	@$(BIN)/python -m tests.system.screenshots
 
 soak: setup ## the counted, long forms of the tests
 	@$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
@@ -92,6 +103,7 @@ lock: $(UV) ## recompile the lock files (UPGRADE=--upgrade takes newer versions)
 	@$(COMPILE) $(UPGRADE) requirements/bootstrap.in -o requirements/bootstrap.lock
 	@$(COMPILE) $(UPGRADE) -c requirements/bootstrap.lock --extra dev pyproject.toml -o requirements/dev.lock
 	@$(COMPILE) $(UPGRADE) -c requirements/dev.lock pyproject.toml -o requirements/runtime.lock
+	@$(COMPILE) $(UPGRADE) -c requirements/dev.lock requirements/system.in -o requirements/system.lock
 	@$(COMPILE) $(UPGRADE) -c requirements/dev.lock --extra dev --extra bench pyproject.toml -o requirements/bench.lock
 
 clean: ## remove environments and caches (not the data in .turnlog)

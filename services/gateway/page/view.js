@@ -6,6 +6,9 @@ import { answered, question } from "/page/questions.js";
 const WORDS = { queued: "waits in the queue", running: "running", paused: "waits for a person", completed: "completed", failed: "failed",
   interrupted: "interrupted", cancelled: "cancelled" };
 
+// What a tool call without a result is doing, by its turn's status.
+const CALLS = { running: "running", paused: "waits" };
+
 // One turn's list entry; the same element is kept and its parts are updated, so that focus and selection in it survive a delta.
 // `actions`: {act(action, turn_id, body), fork(turn), complain(sentence), numberOf(turn_id)}.
 export class TurnView {
@@ -30,13 +33,12 @@ export class TurnView {
         this.items.delete(id);
       }
     }
-    const ended = ["completed", "failed", "interrupted", "cancelled"].includes(turn.status);
-    for (const item of turn.items.values()) this.drawItem(item, ended);
+    for (const item of turn.items.values()) this.drawItem(item, CALLS[turn.status] ?? "not finished");
     this.drawState(turn);
     this.drawQuestions(turn);
   }
 
-  drawItem(item, ended) {
+  drawItem(item, unfinished) {
     let view = this.items.get(item.item_id);
     if (item.kind === "tool_call") {
       if (!view) {
@@ -46,7 +48,8 @@ export class TurnView {
         this.place(item, view);
       }
       const [summary, , call, , output] = view.children;
-      const state = item.output?.final ? (item.output.error ? "failed" : "done") : ended ? "not finished" : (item.progress ?? "running");
+      const underway = unfinished === "running" ? (item.progress ?? unfinished) : unfinished;
+      const state = item.output?.final ? (item.output.error ? "failed" : "done") : underway;
       setText(summary, item.call ? `${item.call.name}: ${state}` : "tool call …");
       setText(call, item.call ? JSON.stringify(item.call.arguments ?? {}) : item.text);
       setText(output, item.output ? item.output.text + (item.output.truncated ? " … (cut)" : "") : "none yet");
