@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import nats
-import pytest
 from nats.aio.msg import Msg
 
 from infra.nats.subjects import inbox_prefix
@@ -16,8 +15,6 @@ from tests.support.cluster import Cluster, Clusters
 from tests.support.gateways import JWT_SECRET, user_token
 from tests.support.model_agents import MARKER
 from tests.support.sse import Stream, assert_gapless
-
-pytestmark = pytest.mark.timeout(60)
 
 NAMES = ("*", ">", "a.b", "a b", "$JS.API.>", "%2e", "ü😀", "%", "+", "a;b=c")
 JWT = {"TURNLOG_AUTH": "jwt", "TURNLOG_JWT_SECRET": JWT_SECRET}

@@ -6,7 +6,6 @@ import os
 import random
 import socket
 import struct
-import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
@@ -19,9 +18,7 @@ from tests.support.cluster import Cluster
 from tests.support.peers import frames_of, raw_stream
 from tests.support.processes import RoleProcess
 from tests.support.sse import assert_gapless
-from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waiting import PATIENCE, Stopwatch, eventually
 
 KIB, MIB = 1024, 1024 * 1024
 _RESET = struct.pack("ii", 1, 0)
@@ -44,9 +41,9 @@ async def test_d04_no_proxy_may_hold_anything_back(cluster: Cluster) -> None:
     delays = []
     for number in range(10):
         sequence = (await a.submit(session, f"turn {number}"))["sequence"]
-        committed = time.monotonic()
+        since_commit = Stopwatch()
         await watching.sequence(sequence)
-        delays.append(time.monotonic() - committed)
+        delays.append(since_commit())
     assert sorted(delays)[len(delays) // 2] < 0.2
 
 
@@ -100,9 +97,8 @@ async def slow_reader(cluster: Cluster, turns: int, size: int, bytes_a_second: i
         turn = (await a.submit(session, str(size)))["turn_id"]
         await terminal(other, turn)
     assert_gapless(other.ids)
-    async with asyncio.timeout(
-        turns * size / bytes_a_second * 10 + 20
-    ):  # deltas, items and outputs: several times the text
+    # Deltas, items and outputs: several times the text.
+    async with asyncio.timeout(turns * size / bytes_a_second * 10 + PATIENCE):
         while not got or got[-1] < other.last_id:
             assert not reading.done()
             await asyncio.sleep(0.05)
@@ -138,7 +134,6 @@ async def test_d07_a_slow_reader_gets_everything_over_its_reconnects(cluster: Cl
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
 async def test_d07_a_reader_of_ten_kilobytes_a_second(cluster: Cluster) -> None:
     await slow_reader(cluster, turns=25, size=10 * KIB, bytes_a_second=10_000)
 
@@ -203,7 +198,7 @@ async def abort_again_and_again(cluster: Cluster, cycles: int) -> None:
         now = await held()
         return now[0] <= base[0] + 2 and now[1] == base[1] and now[2] <= base[2] + 4
 
-    await eventually(back, f"everything is back to {base}, it is {await held()}", timeout=15)
+    await eventually(back, f"everything is back to {base}, it is {await held()}")
     stream = client.stream(sessions[0], 0)
     await terminal(stream, (await client.submit(sessions[0], "still there"))["turn_id"])
     assert_gapless(stream.ids)
@@ -217,6 +212,5 @@ async def test_d08_aborted_connections_leave_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
 async def test_d08_ten_thousand_aborted_connections(cluster: Cluster) -> None:
     await abort_again_and_again(cluster, 10_000)

@@ -2,12 +2,8 @@
 
 import asyncio
 
-import pytest
-
 from tests.support.cluster import Cluster
 from tests.support.raw import raw_stream_of
-
-pytestmark = pytest.mark.timeout(60)
 
 _ENDS = b"event: turn.completed"
 

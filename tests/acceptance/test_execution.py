@@ -73,11 +73,11 @@ async def cluster(running: Cluster) -> AsyncIterator[Cluster]:
     await running.mend()
 
 
-async def run(client: Client, agent: str, text: str, timeout: float = 10.0) -> tuple[str, dict[str, Any]]:
+async def run(client: Client, agent: str, text: str) -> tuple[str, dict[str, Any]]:
     """A session with one turn, finished."""
     session = await client.create(agent)
     turn = (await client.submit(session, text))["turn_id"]
-    return session, await finished(client, session, turn, timeout)
+    return session, await finished(client, session, turn)
 
 
 def of_type(events: list[dict[str, Any]], type_: str) -> list[dict[str, Any]]:
@@ -162,7 +162,7 @@ async def test_c04_consecutive_turns_see_exactly_the_ones_before(cluster: Cluste
 async def test_d12_tool_outputs_of_any_size(cluster: Cluster, size: int) -> None:
     """D12: stored up to 64 KiB with the true size; the cursor passes, whatever the size was."""
     client = cluster.client()
-    session, turn = await run(client, "bulky_tool", str(size), timeout=20)
+    session, turn = await run(client, "bulky_tool", str(size))
     assert turn["status"] == "completed"
     stream = client.stream(session, 0)
     await terminal(stream, turn["turn_id"])
@@ -178,7 +178,7 @@ async def test_d12_tool_outputs_of_any_size(cluster: Cluster, size: int) -> None
 async def test_d12_texts_of_any_size(cluster: Cluster, size: int) -> None:
     """D12: texts are split at 256 KiB and linked; together they are the whole text."""
     client = cluster.client()
-    session, turn = await run(client, "bulk", str(size), timeout=30)
+    session, turn = await run(client, "bulk", str(size))
     assert turn["status"] == "completed"
     rows = await cluster.fetch(
         "SELECT length(payload ->> 'text') AS n, octet_length(payload::text) AS bytes,"

@@ -11,8 +11,6 @@ from infra.pipeline.group import lock_key
 from tests.support.client import Client
 from tests.support.cluster import Cluster, Clusters
 
-pytestmark = pytest.mark.timeout(120)
-
 _EVERY = 0.2
 """Seconds between two submits in one session."""
 _SESSIONS = 12
@@ -87,7 +85,6 @@ async def test_strangers_do_not_notice_a_held_session(clusters: Clusters) -> Non
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
 async def test_strangers_do_not_notice_a_session_held_for_five_seconds(clusters: Clusters) -> None:
     for waiting in (1, 100, 300):
         await hold_and_compare(clusters, 5.0, waiting)

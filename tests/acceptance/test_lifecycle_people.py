@@ -3,7 +3,6 @@
 import asyncio
 import json
 import random
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from tests.support.lifecycle_agents import lines
 from tests.support.nursery import Nursery
 from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import assert_gapless
-from tests.support.waiting import eventually
+from tests.support.waiting import Stopwatch, eventually
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +84,10 @@ async def test_a_model_call_that_does_not_stream_is_interrupted_within_a_second(
     stream = await client.stream(session, 0).opened()
     turn = (await client.submit(session, str(tmp_path)))["turn_id"]
     await begun(tmp_path)
-    asked = time.monotonic()
+    since = Stopwatch()
     await client.json("POST", f"/v1/sessions/{session}/turns/{turn}/interrupt", status=202)
     await terminal(stream, turn)
-    assert time.monotonic() - asked < 1.0
+    assert since() < 1.0
 
 
 async def stop_anywhere(cluster: Cluster, rounds: int, within: float) -> None:
@@ -102,11 +101,11 @@ async def stop_anywhere(cluster: Cluster, rounds: int, within: float) -> None:
         async def runs(session: str = session, turn: str = turn) -> bool:
             return bool((await clients[0].turn(session, turn))["status"] == "running")
 
-        await eventually(runs, "it runs", timeout=15.0)
-        asked = time.monotonic()
+        await eventually(runs, "it runs")
+        since = Stopwatch()
         await client.json("POST", f"/v1/sessions/{session}/turns/{turn}/interrupt", status=202)
-        assert (await finished(client, session, turn, within + 1))["status"] == "interrupted"
-        assert time.monotonic() - asked < within
+        assert (await finished(client, session, turn))["status"] == "interrupted"
+        assert since() < within
 
 
 async def test_x01_an_interrupt_over_any_gateway_finds_the_owner(cluster: Cluster) -> None:
@@ -118,6 +117,15 @@ async def test_x01_an_interrupt_over_any_gateway_finds_the_owner(cluster: Cluste
 async def test_x01_a_hundred_times_with_four_workers(clusters: Clusters) -> None:
     async with clusters.start(gateways=2, workers=4, serve=SERVED) as cluster:
         await stop_anywhere(cluster, 100, 2.0)
+
+
+@pytest.mark.soak
+async def test_x01_a_hundred_times_without_the_broker(clusters: Clusters) -> None:
+    """With the heartbeat of production."""
+    settings = {"TURNLOG_TURN_LEASE_SECONDS": "15", "TURNLOG_TURN_HEARTBEAT_SECONDS": "5"}
+    async with clusters.start(gateways=2, workers=4, serve=SERVED, own_nats=True, settings=settings) as cluster:
+        await cluster.nats.kill()
+        await asyncio.gather(*(stop_anywhere(cluster, 10, 6.0) for _ in range(10)))
 
 
 async def test_x01_an_interrupt_without_the_broker_takes_a_heartbeat(clusters: Clusters) -> None:
@@ -159,22 +167,32 @@ async def test_x05_only_the_named_turn_is_stopped(cluster: Cluster, tmp_path: Pa
 
 
 @pytest.mark.parametrize("policy", ["queue", "reject", "interrupt"])
-async def test_c05_two_submits_at_once_under_each_policy(cluster: Cluster, policy: str) -> None:
+async def test_c05_two_submits_at_once_under_each_policy(cluster: Cluster, policy: str, tmp_path: Path) -> None:
     """C05: serialised, refused with the busy turn's id, or the first one makes way; never two at a time."""
+    await collide(cluster, policy, 4, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("policy", ["queue", "reject", "interrupt"])
+async def test_c05_two_hundred_times_under_each_policy(cluster: Cluster, policy: str, tmp_path: Path) -> None:
+    await collide(cluster, policy, 200, tmp_path)
+
+
+async def collide(cluster: Cluster, policy: str, rounds: int, directory: Path) -> None:
+    """Two submits, up to 50 ms apart; neither turn ends by itself before both have their answer."""
     a, b = cluster.client(0), cluster.client(1)
-    for _ in range(4):
-        session = await a.create("slow")
-        gap = random.random() * 0.05
+    for number in range(rounds):
+        session, go = await a.create("hold"), directory / str(number)
+        body = {"input": str(go), "if_busy": policy}
 
-        async def second(session: str = session, gap: float = gap) -> Any:
-            await asyncio.sleep(gap)
-            return await b.request("POST", f"/v1/sessions/{session}/turns", {"input": "6 0.02", "if_busy": policy})
+        async def second(session: str = session, body: dict[str, str] = body) -> Any:
+            await asyncio.sleep(random.random() * 0.05)
+            return await b.request("POST", f"/v1/sessions/{session}/turns", body)
 
-        first, later = await asyncio.gather(
-            a.request("POST", f"/v1/sessions/{session}/turns", {"input": "6 0.02", "if_busy": policy}), second()
-        )
+        first, later = await asyncio.gather(a.request("POST", f"/v1/sessions/{session}/turns", body), second())
+        go.touch()
         accepted = [answer.json()["turn_id"] for answer in (first, later) if answer.status_code == 202]
-        ended = [(await finished(a, session, turn, 20))["status"] for turn in accepted]
+        ended = [(await finished(a, session, turn))["status"] for turn in accepted]
         if policy == "reject":
             (refused,) = [answer.json() for answer in (first, later) if answer.status_code == 409]
             assert (refused["code"], refused["active_turn_id"]) == ("session_busy", accepted[0])
@@ -202,17 +220,36 @@ async def ask(cluster: Cluster, directory: Path, calls: int, rounds: int = 1) ->
 
 async def test_h01_five_answers_within_a_moment_run_each_tool_once(cluster: Cluster, tmp_path: Path) -> None:
     """H01: five parallel questions, answered at the same instant over both gateways, twice each."""
-    session, turn = await ask(cluster, tmp_path, 5)
+    await answer_five(cluster, tmp_path)
+    assert await cluster.check(all_terminal=False) == []
+
+
+async def answer_five(cluster: Cluster, directory: Path) -> None:
+    session, turn = await ask(cluster, directory, 5)
     events = await cluster.client().events(session)
     assert of_type(events, "tool.started") == [], "a gated call has no start before its answer"
     calls = [f"call_{n}" for n in range(5)] * 2
     random.shuffle(calls)
-    codes = await asyncio.gather(*(approve(cluster.client(n % 2), session, turn, c) for n, c in enumerate(calls)))
+    tabs = [cluster.client(0), cluster.client(1)]
+    codes = await asyncio.gather(*(approve(tabs[n % 2], session, turn, call) for n, call in enumerate(calls)))
     assert set(codes) == {202}
-    ended = await finished(cluster.client(), session, turn)
+    ended = await finished(tabs[0], session, turn)
     assert ended["output"] == "Done: " + " ".join(f"did 0.{n}" for n in range(5))
-    assert sorted(lines(tmp_path, "ran")) == [f"0.{n}" for n in range(5)]
-    assert len(lines(tmp_path, "asked")) == 2, "the model was not asked for the batch again"
+    assert sorted(lines(directory, "ran")) == [f"0.{n}" for n in range(5)]
+    assert len(lines(directory, "asked")) == 2, "the model was not asked for the batch again"
+
+
+@pytest.mark.soak
+async def test_h01_two_hundred_times(cluster: Cluster, tmp_path: Path) -> None:
+    """H01: eight at a time, so that answers and workers meet in any order."""
+    directories = [tmp_path / str(number) for number in range(200)]
+
+    async def some(part: list[Path]) -> None:
+        for directory in part:
+            directory.mkdir()
+            await answer_five(cluster, directory)
+
+    await asyncio.gather(*(some(directories[first::8]) for first in range(8)))
     assert await cluster.check(all_terminal=False) == []
 
 
@@ -271,7 +308,7 @@ async def test_many_pauses_survive_the_restart_of_everything(cluster: Cluster, t
         assert await approve(client, session, turn, "call_1") == 202
         await paused(client, session, turn, 1)
         assert await approve(client, session, turn, "call_0", approved=round_ != 2) == 202
-    ended = await finished(cluster.client(), session, turn, 15)
+    ended = await finished(cluster.client(), session, turn)
     assert (ended["status"], ended["attempt"]) == ("completed", 1), "pauses are no deaths"
     assert sorted(lines(tmp_path, "ran")) == ["0.0", "0.1", "1.0", "1.1", "2.1"]
     events = await cluster.client().events(session)
@@ -296,7 +333,8 @@ async def test_h04_a_question_nobody_answers_expires(clusters: Clusters, tmp_pat
     async with clusters.start(serve=SERVED, settings={"TURNLOG_TURN_REQUIREMENT_SECONDS": "1"}) as cluster:
         session, turn = await ask(cluster, tmp_path, 2)
         client = cluster.client()
-        assert await approve(client, session, turn, "call_0") == 202
+        # On a busy machine even this one may come too late.
+        assert await approve(client, session, turn, "call_0") in (202, 409)
         ended = await finished(client, session, turn)
         assert (ended["status"], ended["error"]["code"]) == ("failed", "requirement_expired")
         assert await approve(client, session, turn, "call_1") == 409

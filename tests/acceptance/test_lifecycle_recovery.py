@@ -11,19 +11,16 @@ from domain import commands
 from domain.ids import CommandKey, SessionId, TurnId, WorkerId
 from domain.parts import TextPart
 from infra.pipeline.group import lock_key
-from infra.system import SystemClock, SystemIds
+from infra.system import SystemIds
 from tests.support.client import terminal
-from tests.support.cluster import Cluster, Clusters, SharedNats
-from tests.support.faults import Watch
+from tests.support.cluster import MORTAL, Cluster, Clusters, SharedNats
 from tests.support.life import LEASE, SERVED, finished, of_type, owner_of
 from tests.support.lifecycle_agents import fate_file, lines
 from tests.support.nursery import Nursery
 from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import assert_gapless
 from tests.support.stand import open_pipeline
-from tests.support.waiting import eventually
-
-SILENCE = 4.0
+from tests.support.waiting import Stopwatch, eventually
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +33,7 @@ def standing(
         workers=2,
         serve=SERVED,
         version=version,
-        settings={"TURNLOG_TURN_SILENCE_SECONDS": str(SILENCE), "TURNLOG_WORKER_DRAIN_SECONDS": "0.5"},
+        settings=MORTAL | {"TURNLOG_WORKER_DRAIN_SECONDS": "0.5"},
     )
     thread = LoopThread()
     try:
@@ -56,13 +53,13 @@ async def cluster(standing: Cluster) -> AsyncIterator[Cluster]:
     await standing.mend()
 
 
-async def noted(directory: Path, name: str, count: int, timeout: float = 15.0) -> list[str]:
+async def noted(directory: Path, name: str, count: int) -> list[str]:
     """Wait until an agent has noted so many lines."""
 
     async def enough() -> bool:
         return len(lines(directory, name)) >= count
 
-    await eventually(enough, f"{count} lines in {name}", timeout=timeout)
+    await eventually(enough, f"{count} lines in {name}")
     return lines(directory, name)
 
 
@@ -77,16 +74,19 @@ async def test_k02_the_next_worker_continues_the_batch(cluster: Cluster, tmp_pat
     await noted(tmp_path, "slow", 1)
     await stream.event("tool_result.snapshot", turn_id=turn)
     await (await owner_of(cluster, turn)).kill()
-    await noted(tmp_path, "slow", 2, LEASE + 5)
+    since = Stopwatch()
+    await noted(tmp_path, "slow", 2)
+    assert since() < LEASE + 5
     (tmp_path / "go").touch()
     ended = await finished(client, session, turn)
-    assert (ended["status"], ended["attempt"]) == ("completed", 2)
+    assert ended["status"] == "completed"
+    assert ended["attempt"] >= 2
     assert ended["output"] == "quick0 slow0 quick1 slow1"
     for other in behind:
         assert (await finished(client, session, other))["output"] == "quick0 slow0 quick1 slow1"
     assert len(lines(tmp_path, "asked")) == 9, "three requests a turn: none was repeated"
     assert lines(tmp_path, "quick") == ["0", "1"] * 3
-    assert lines(tmp_path, "slow")[:3] == ["0", "0", "1"]
+    assert lines(tmp_path, "slow")[:2] == ["0", "0"]
     await terminal(stream, behind[-1])
     assert_gapless(stream.ids)
     events = await client.events(session)
@@ -107,14 +107,15 @@ async def test_what_a_dead_attempt_said_after_its_checkpoint_is_in_no_message(cl
     await noted(tmp_path, "attempts", 2)
     (tmp_path / "go").touch()
     ended = await finished(client, session, turn)
-    assert (ended["status"], ended["output"]) == ("completed", "attempt 2 here")
+    last = f"attempt {ended['attempt']} here"
+    assert (ended["status"], ended["output"]) == ("completed", last)
     events = await client.events(session)
-    assert [s["reason"] for s in of_type(events, "turn.started")] == ["first", "released"]
+    assert [s["reason"] for s in of_type(events, "turn.started")][:2] == ["first", "released"]
     said = [i["text"] for i in of_type(events, "item.completed")]
-    assert said == ["attempt 1 ", "attempt 2 here"], "the log keeps both"
+    assert (said[0], said[-1]) == ("attempt 1 ", last), "the log keeps both"
     assert of_type(events, "item.superseded")[0]["attempt"] == 1
     shown = [(m["role"], m["status"], "".join(p["text"] for p in m["parts"])) for m in await client.messages(session)]
-    assert [m for m in shown if m[1] != "superseded"][1:] == [("assistant", "complete", "attempt 2 here")]
+    assert [m for m in shown if m[1] != "superseded"][1:] == [("assistant", "complete", last)]
     assert await cluster.check(all_terminal=False) == []
 
 
@@ -125,7 +126,9 @@ async def test_a_tool_that_may_have_run_fails_the_turn(cluster: Cluster, tmp_pat
     behind = (await client.submit(session, str(tmp_path)))["turn_id"]
     await noted(tmp_path, "ran", 1)
     await (await owner_of(cluster, turn)).kill()
-    ended = await finished(client, session, turn, LEASE + 5)
+    since = Stopwatch()
+    ended = await finished(client, session, turn)
+    assert since() < LEASE + 5
     assert (ended["status"], ended["error"]["code"]) == ("failed", "outcome_unknown")
     assert lines(tmp_path, "ran") == ["x"]
     status = await client.json("GET", f"/v1/sessions/{session}/status")
@@ -151,7 +154,7 @@ async def test_k14_a_turn_that_kills_its_worker_is_sealed_after_three(cluster: C
 
     supervisor = asyncio.create_task(supervise())
     try:
-        ended = await finished(client, session, turn, 25)
+        ended = await finished(client, session, turn)
         assert (ended["status"], ended["error"]["code"], ended["attempt"]) == ("failed", "poison", 3)
         assert lines(tmp_path, "attempts") == ["1", "2", "3"]
         (tmp_path / "safe").touch()
@@ -162,17 +165,29 @@ async def test_k14_a_turn_that_kills_its_worker_is_sealed_after_three(cluster: C
 
 
 async def test_a_silent_turn_times_out_and_one_in_a_tool_does_not(cluster: Cluster, tmp_path: Path) -> None:
+    await restarted(cluster, silence="1.5")
     client = cluster.client()
     silent, busy = await client.create("quiet"), await client.create("staller")
     turn = (await client.submit(silent, "x"))["turn_id"]
     tool = (await client.submit(busy, str(tmp_path)))["turn_id"]
-    ended = await finished(client, silent, turn, SILENCE + 6)
+    ended = await finished(client, silent, turn)
     assert (ended["status"], ended["error"]["code"]) == ("failed", "timeout")
     assert (await client.turn(busy, tool))["status"] == "running"
     (tmp_path / "go").touch()
     assert (await finished(client, busy, tool))["status"] == "completed"
-    stopped = (await client.submit(silent, "y"))["turn_id"]
-    assert (await client.turn(silent, stopped))["status"] in ("queued", "running"), "its owner has let go of it"
+    await eventually(lambda: lost(cluster, turn), "its owner has let go of it")
+    await restarted(cluster, silence="600")
+
+
+async def lost(cluster: Cluster, turn: str) -> bool:
+    """A worker says that the turn is not its own any more."""
+    said = (line for worker in cluster.workers for line in worker.lately().splitlines())
+    return any("turn.claim_lost" in line and turn in line for line in said)
+
+
+async def restarted(cluster: Cluster, *, silence: str) -> None:
+    """The workers, with another time after which a turn that says nothing is given up."""
+    await asyncio.gather(*(w.restart(TURNLOG_TURN_SILENCE_SECONDS=silence) for w in cluster.workers))
 
 
 @pytest.mark.parametrize("said", ["completed:elsewhere", "running", "unknown", "broken"])
@@ -184,6 +199,7 @@ async def test_a_runtime_that_knows_is_asked_first(cluster: Cluster, tmp_path: P
     fate_file(turn).write_text(said)
     try:
         await (await owner_of(cluster, turn)).kill()
+        since = Stopwatch()
         if said == "running":
             await noted(fate_file(turn).parent, fate_file(turn).with_suffix(".asked").name, 3)
             assert (await client.turn(session, turn))["status"] == "running"
@@ -192,12 +208,13 @@ async def test_a_runtime_that_knows_is_asked_first(cluster: Cluster, tmp_path: P
         elif not said.startswith("completed"):
             await noted(tmp_path, "attempts", 2)
             (tmp_path / "go").touch()
-        ended = await finished(client, session, turn, LEASE + 5)
+        ended = await finished(client, session, turn)
         assert ended["status"] == "completed"
+        assert said == "running" or since() < LEASE + 5
         asked = lines(fate_file(turn).parent, fate_file(turn).with_suffix(".asked").name)
         assert asked, "before anything else"
         expected = {"completed:elsewhere": "elsewhere", "running": "in the end"}
-        assert ended["output"] == expected.get(said, "attempt 2 here")
+        assert ended["output"] == expected.get(said, f"attempt {ended['attempt']} here")
         assert await cluster.check(all_terminal=False) == []
     finally:
         fate_file(turn).unlink(missing_ok=True)
@@ -209,17 +226,14 @@ async def test_a_running_turn_without_any_claim_is_found(cluster: Cluster, tmp_p
     session = await client.create("remote")
     turn = (await client.submit(session, str(tmp_path)))["turn_id"]
     await noted(tmp_path, "attempts", 1)
-    owner = await owner_of(cluster, turn)
     async with cluster.connection() as connection:
         await connection.execute("DELETE FROM claims WHERE turn_id = $1::uuid", turn)
     await noted(tmp_path, "attempts", 2)
-
-    async def told() -> bool:
-        return "turn.claim_lost" in owner.text() and turn in owner.text()
-
-    await eventually(told, "its first owner learns of it by the heartbeat")
+    await eventually(lambda: lost(cluster, turn), "its first owner learns of it by the heartbeat")
     (tmp_path / "go").touch()
-    assert (await finished(client, session, turn))["output"] == "attempt 2 here"
+    ended = await finished(client, session, turn)
+    assert ended["output"] == f"attempt {ended['attempt']} here"
+    assert ended["attempt"] >= 2
 
 
 async def test_k05_what_thaws_after_its_lease_is_refused(cluster: Cluster, tmp_path: Path) -> None:
@@ -230,16 +244,14 @@ async def test_k05_what_thaws_after_its_lease_is_refused(cluster: Cluster, tmp_p
     await noted(tmp_path, "attempts", 1)
     owner = await owner_of(cluster, turn)
     owner.freeze()
-    await noted(tmp_path, "attempts", 2, LEASE + 5)
-    before = owner.text().count("turn.claim_lost")
+    since = Stopwatch()
+    await noted(tmp_path, "attempts", 2)
+    assert since() < LEASE + 5
     (tmp_path / "go").touch()
     owner.thaw()
-
-    async def stopped() -> bool:
-        return owner.text().count("turn.claim_lost") > before
-
-    await eventually(stopped, "the thawed worker stops")
-    assert (await finished(client, session, turn))["output"] == "attempt 2 here"
+    await eventually(lambda: lost(cluster, turn), "the thawed worker stops")
+    ended = await finished(client, session, turn)
+    assert ended["output"] == f"attempt {ended['attempt']} here"
     events = await client.events(session)
     taken = next(e["sequence"] for e in events if e["type"] == "turn.started" and e["data"]["attempt"] == 2)
     assert all(
@@ -260,7 +272,9 @@ async def test_x07_the_interrupt_of_a_turn_without_an_owner_is_settled(cluster: 
     await (await owner_of(cluster, turn)).kill()
     reply = await client.json("POST", f"/v1/sessions/{session}/turns/{turn}/interrupt", status=202)
     assert reply["interrupt_requested"]
-    assert (await finished(client, session, turn, LEASE + 5))["status"] == "interrupted"
+    since = Stopwatch()
+    assert (await finished(client, session, turn))["status"] == "interrupted"
+    assert since() < LEASE + 5
     await client.json("POST", f"/v1/sessions/{session}/resume")
     assert (await finished(client, session, behind))["status"] == "completed"
 
@@ -281,7 +295,9 @@ async def test_k01_everything_is_killed_and_a_restart_heals(cluster: Cluster, tm
         seen = [await fresh.turn(session, turns[session][0]) for session in holding]
         return all(turn["status"] == "completed" for turn in seen)
 
-    await eventually(progress, "all sessions go on", timeout=2 * LEASE + 5)
+    since = Stopwatch()
+    await eventually(progress, "all sessions go on")
+    assert since() < 2 * LEASE + 5
     for session in holding:
         assert (await finished(fresh, session, turns[session][1]))["status"] == "completed"
     assert await cluster.check(all_terminal=False) == []
@@ -290,7 +306,7 @@ async def test_k01_everything_is_killed_and_a_restart_heals(cluster: Cluster, tm
 async def orphans(cluster: Cluster, count: int) -> list[str]:
     """So many sessions with a turn that was running when its worker died, as a dead worker leaves them."""
     dsn, ids = cluster.workers[0].env["TURNLOG_POSTGRES_WORKER"], SystemIds()
-    async with open_pipeline(dsn, clock=SystemClock()) as pipeline:
+    async with open_pipeline(dsn) as pipeline:
 
         async def one(worker: WorkerId) -> str:
             session, turn = SessionId(ids.uuid7()), TurnId(ids.uuid7())
@@ -327,7 +343,7 @@ async def test_k04_many_orphans_and_one_of_their_rescuers_stalls(cluster: Cluste
     the frozen one had just claimed."""
     sessions = await orphans(cluster, 200)
     cluster.workers[0].freeze()
-    await eventually(lambda: recovered(cluster, sessions), "all are recovered", timeout=25)
+    await eventually(lambda: recovered(cluster, sessions), "all are recovered")
     cluster.workers[0].thaw()
     assert await cluster.check(all_terminal=False) == []
 
@@ -339,55 +355,12 @@ async def test_k10_locked_sessions_do_not_hold_up_the_others(cluster: Cluster) -
     async with cluster.connection() as connection, connection.transaction():
         for session in locked:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", lock_key(SessionId(session)))
-        await eventually(lambda: recovered(cluster, others), "the others are recovered", timeout=15)
+        await eventually(lambda: recovered(cluster, others), "the others are recovered")
         assert not await recovered(cluster, locked)
-    await eventually(lambda: recovered(cluster, sessions), "all are recovered", timeout=15)
+    await eventually(lambda: recovered(cluster, sessions), "all are recovered")
 
 
 @pytest.mark.soak
 async def test_k04_thousands_of_orphans(cluster: Cluster) -> None:
     sessions = await orphans(cluster, 5000)
     await eventually(lambda: recovered(cluster, sessions), "all are recovered", timeout=300)
-
-
-async def test_k07_k09_a_rolling_restart_strands_nothing(cluster: Cluster) -> None:
-    """K07, K09: workers and agents are restarted by SIGTERM in turn under load; a running turn always has a live owner,
-    or gets one within a lease."""
-    await rolling(cluster, rounds=2, sessions=6)
-
-
-@pytest.mark.soak
-async def test_k07_k09_ten_minutes_of_rolling_restarts(cluster: Cluster) -> None:
-    await rolling(cluster, rounds=150, sessions=30)
-
-
-async def rolling(cluster: Cluster, *, rounds: int, sessions: int) -> None:
-    client = cluster.client()
-    names = [await client.create("slow") for _ in range(sessions)]
-    turns: list[tuple[str, str]] = []
-    watch = Watch(cluster, LEASE + 1)
-    watching, stop = asyncio.create_task(watch.run()), asyncio.Event()
-
-    async def load(session: str) -> None:
-        while not stop.is_set():
-            turn = (await client.submit(session, "12 0.1"))["turn_id"]
-            turns.append((session, turn))
-            await finished(client, session, turn, 30)
-
-    async with asyncio.TaskGroup() as tasks:
-        for session in names:
-            tasks.create_task(load(session))
-        for _ in range(rounds):
-            for process in cluster.workers:
-                assert await process.terminate() == 0
-                await process.start()
-                await asyncio.sleep(0.3)
-        stop.set()
-    watching.cancel()
-    ended = [await client.turn(session, turn) for session, turn in turns]
-    assert {turn["status"] for turn in ended} == {"completed"}
-    assert {turn["output"] for turn in ended} == {"".join(f"{n} " for n in range(12))}
-    assert watch.stuck == []
-    reasons = await cluster.fetch("SELECT count(*) AS n FROM events WHERE type = 'turn.released'")
-    assert reasons[0]["n"] > 0, "some were handed back"
-    assert await cluster.check(all_terminal=False) == []

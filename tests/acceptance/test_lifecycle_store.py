@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client
-from tests.support.cluster import Clusters
+from tests.support.cluster import MORTAL, Clusters
 from tests.support.life import finished
 from tests.support.statements import Statement, statement_proxy
 from tests.support.waiting import eventually
@@ -19,7 +19,7 @@ SERVED = ["look=tests.support.execution_agents:look", "inspector=tests.support.m
 async def run(client: Client, agent: str, text: str) -> dict[str, Any]:
     session = await client.create(agent)
     turn = (await client.submit(session, text))["turn_id"]
-    return await finished(client, session, turn, 30)
+    return await finished(client, session, turn)
 
 
 @pytest.mark.parametrize("agent", ["look", "inspector"])
@@ -49,7 +49,7 @@ async def test_no_tool_starts_before_its_commit_which_takes_a_second(clusters: C
 async def test_a_worker_that_is_too_old_says_so_once_and_serves_what_it_can(clusters: Clusters, tmp_path: Path) -> None:
     """A session whose read models another version writes is left alone, in one clear line; the others go on."""
     served = ["echo=tests.support.agents:echo", "hold=tests.support.agents:hold"]
-    async with clusters.start(serve=served) as cluster:
+    async with clusters.start(serve=served, settings=MORTAL) as cluster:
         client = cluster.client()
         old, new = await client.create("echo"), await client.create("hold")
         first = (await client.submit(new, str(tmp_path / "go")))["turn_id"]
@@ -69,12 +69,12 @@ async def test_a_worker_that_is_too_old_says_so_once_and_serves_what_it_can(clus
         assert worker.text().count("worker.version_mismatch") == 1
         await worker.start()
         again = (await client.submit(old, "still here"))["turn_id"]
-        assert (await finished(client, old, again, 15))["output"] == "still here "
+        assert (await finished(client, old, again))["output"] == "still here "
 
         async def told() -> bool:
             return worker.text().count("worker.version_mismatch") == 2
 
-        await eventually(told, "it says so", timeout=10)
+        await eventually(told, "it says so")
         assert "version 1 of turns, the data needs 99" in worker.text()
         assert "Traceback" not in worker.text()
         statuses = await cluster.fetch(

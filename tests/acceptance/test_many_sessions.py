@@ -9,8 +9,6 @@ from tests.support.client import Client
 from tests.support.cluster import Cluster
 from tests.support.sse import Stream, assert_gapless
 
-pytestmark = pytest.mark.timeout(120)
-
 TURNS = 10
 
 
@@ -20,7 +18,6 @@ async def test_c03_many_sessions_of_ten_turns(cluster: Cluster) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
 async def test_c03_fifty_sessions_of_ten_turns(cluster: Cluster) -> None:
     """Ten times in a row, in the same installation."""
     for _ in range(10):
@@ -63,7 +60,7 @@ async def ended(stream: Stream) -> None:
     def all_completed() -> bool:
         return sum(frame.event == "turn.completed" for frame in stream.frames) == TURNS
 
-    await stream.until(all_completed, 60, f"{TURNS} turns are completed")
+    await stream.until(all_completed, what=f"{TURNS} turns are completed")
 
 
 def only_one_active(stream: Stream) -> list[str | None]:

@@ -1,7 +1,9 @@
 """What each role tells Prometheus, scraped from real processes; and what no process ever writes: tickets and tokens."""
 
+import re
+from pathlib import Path
+
 import httpx2
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from infra.embedded.place import free_port
@@ -11,7 +13,7 @@ from tests.support.gateways import JWT_SECRET, user_token
 from tests.support.sse import Stream
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(60)
+ROOT = Path(__file__).parents[2]
 
 
 async def scraped(url: str) -> dict[str, float]:
@@ -58,7 +60,31 @@ async def test_each_role_is_scraped_and_no_log_holds_a_ticket_or_token(clusters:
         }
         assert (gateway["turnlog_nats_connected"], agent["turnlog_nats_connected"]) == (1, 1)
         projector = await scraped(f"http://127.0.0.1:{ports['projector']}")
-        assert any(name.startswith("turnlog_projection_") for name in projector)
+        assert projector["turnlog_nats_connected"] == 1
+        assert projector["turnlog_feed_horizon_age_seconds"] >= 0
+
+        async def seen_to_run() -> bool:
+            seen = await scraped(f"http://127.0.0.1:{ports['projector']}")
+            return (seen["turnlog_turns_running"], seen["turnlog_turns_waiting"]) == (1, 0)
+
+        await eventually(seen_to_run, "the projector counts the turn", timeout=30)
+        assert worker["turnlog_worker_slots"] >= 1
+        assert worker["turnlog_nats_published_total"] > 0
+        files = [*(ROOT / "deploy/prometheus").iterdir(), *(ROOT / "deploy/grafana").iterdir()]
+        used = set(re.findall(r"\b(?:turnlog|process)_[a-z_]+\b", "".join(file.read_text() for file in files)))
+
+        async def every_name_exists() -> bool:
+            urls = [cluster.agents[0].url, cluster.gateways[0].url]
+            urls += [f"http://127.0.0.1:{port}" for port in ports.values()]
+            unknown.clear()
+            unknown.update(used - {sample.partition("|")[0] for url in urls for sample in await scraped(url)})
+            return not unknown
+
+        unknown: set[str] = set()
+        try:
+            await eventually(every_name_exists, "alerts and dashboard use metrics that are there", timeout=30)
+        except AssertionError:
+            raise AssertionError(f"in deploy/, but of no role: {unknown}") from None
         await ann.json("POST", f"/v1/sessions/{session}/turns/{turn}/interrupt", status=202)
         await terminal(stream, turn)
         await stream.close()

@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client
-from tests.support.cluster import Cluster, Clusters
+from tests.support.cluster import MORTAL, Cluster, Clusters
 from tests.support.cutting import cutting_proxy
 from tests.support.sse import Stream, assert_gapless
 from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
 
 ECHO = "echo=tests.support.agents:echo"
 
@@ -25,7 +23,7 @@ async def flood(cluster: Cluster, submits: int) -> None:
     accepted = sorted(await asyncio.gather(*asked), key=lambda turn: turn["enqueue_sequence"])
     assert [turn["enqueue_sequence"] for turn in accepted] == list(range(1, submits + 1))
     for stream in streams:
-        await stream.until(lambda stream=stream: ended(stream) == submits, 60, "all have ended")  # type: ignore[misc]
+        await stream.until(lambda stream=stream: ended(stream) == submits, what="all have ended")  # type: ignore[misc]
         assert_gapless(stream.ids)
         assert started(stream) == [turn["turn_id"] for turn in accepted]
     assert await cluster.check() == []
@@ -45,7 +43,6 @@ async def test_c03_a_hundred_submits_at_once_over_two_gateways(cluster: Cluster)
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
 async def test_c03_four_gateways_and_four_workers_counted(clusters: Clusters) -> None:
     async with clusters.start(gateways=4, agents=2, workers=4, serve=[ECHO]) as cluster:
         for _ in range(10):
@@ -55,7 +52,7 @@ async def test_c03_four_gateways_and_four_workers_counted(clusters: Clusters) ->
 async def test_c08_the_gateway_is_killed_between_commit_and_reply(clusters: Clusters) -> None:
     """A2A#1987: the client never heard; it asks again, at the other gateway and after everything was killed and started
     again: the same turn, and another body with that key is refused."""
-    async with clusters.start(gateways=2, serve=[ECHO]) as cluster:
+    async with clusters.start(gateways=2, serve=[ECHO], settings=MORTAL) as cluster:
         async with cutting_proxy(cluster.agents[0].url) as proxy:
             victim, other = cluster.gateways
             await victim.restart(TURNLOG_AGENT_URLS=proxy.url)
@@ -94,4 +91,4 @@ async def done(client: Client, session: str, turn: str) -> dict[str, Any]:
         seen = await client.turn(session, turn)
         return seen if seen["finished_at"] else None
 
-    return await eventually(over, "the turn ends", timeout=20) or {}
+    return await eventually(over, "the turn ends") or {}

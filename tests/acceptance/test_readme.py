@@ -18,8 +18,6 @@ from tests.support.readme import README, at_ports, blocks
 from tests.support.sse import SseParser, assert_gapless
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(240)
-
 
 @pytest.fixture
 def home() -> Iterator[Path]:

@@ -14,12 +14,10 @@ from nats.js.errors import NotFoundError
 
 from infra.nats.subjects import inbox_prefix, stream_names
 from tests.support.client import Client, terminal
-from tests.support.cluster import Cluster, Clusters
+from tests.support.cluster import MORTAL, Cluster, Clusters
 from tests.support.folding import fold, shown
 from tests.support.sse import Stream, assert_gapless
-from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(60)
+from tests.support.waiting import Stopwatch, eventually
 
 
 async def assert_whole(client: Client, session: str, *streams: Stream, first: int = 1) -> None:
@@ -45,7 +43,7 @@ async def idle(client: Client, session: str) -> None:
         seen = await status(client, session)
         return seen["active_turn_id"] is None and seen["queued"] == 0
 
-    await eventually(at_rest, "the session is idle", timeout=20)
+    await eventually(at_rest, "the session is idle")
 
 
 async def attach_again_and_again(cluster: Cluster, attaches: int) -> None:
@@ -83,7 +81,6 @@ async def test_r01_r02_attach_while_events_are_written(cluster: Cluster) -> None
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
 async def test_r01_r02_a_thousand_attaches_while_events_are_written(cluster: Cluster) -> None:
     await attach_again_and_again(cluster, 1000)
 
@@ -128,9 +125,10 @@ async def test_r10_resume_at_the_end_of_a_turn(cluster: Cluster) -> None:
     session = await a.create("echo")
     await a.run(session, "hello")
     last = (await status(a, session))["last_sequence"]
-    before = await b.stream(session, last - 1).opened(1)
-    assert (await before.event("turn.completed", timeout=1)).id == str(last)
-    at_end = await b.stream(session, last).opened(1)
+    since = Stopwatch()
+    assert (await b.stream(session, last - 1).event("turn.completed")).id == str(last)
+    at_end = await b.stream(session, last).opened()
+    assert since() < 1.0
     said = at_end.frames[0].json
     assert (said["chat_status"], said["active_turn_id"], said["last_sequence"]) == ("human", None, last)
 
@@ -138,7 +136,7 @@ async def test_r10_resume_at_the_end_of_a_turn(cluster: Cluster) -> None:
 async def test_r11_silence_longer_than_every_time_limit(clusters: Clusters, tmp_path: Path) -> None:
     """aegra#598: a turn says something, is silent past the lease, every broker stream's age and the gateway's
     comments, and goes on: the early part is still there."""
-    settings = {"TURNLOG_GATEWAY_COMMENT_SECONDS": "0.2", "TURNLOG_GATEWAY_HEADS_SECONDS": "1"}
+    settings = MORTAL | {"TURNLOG_GATEWAY_COMMENT_SECONDS": "0.2", "TURNLOG_GATEWAY_HEADS_SECONDS": "1"}
     async with clusters.start(serve=["hold=tests.support.agents:hold"], settings=settings) as cluster:
         client, go = cluster.client(), tmp_path / "go"
         session = await client.create("hold")

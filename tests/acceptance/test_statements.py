@@ -8,13 +8,11 @@ import pytest
 
 from tests.support.agents import remembered
 from tests.support.client import Client
-from tests.support.cluster import Cluster, Clusters
+from tests.support.cluster import MORTAL, Cluster, Clusters
 from tests.support.processes import RoleProcess
 from tests.support.sse import assert_gapless
 from tests.support.statements import Cut, Statement, StatementProxy, statement_proxy
-from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
+from tests.support.waiting import PATIENCE, eventually
 
 ECHO = "echo=tests.support.agents:echo"
 REMEMBER = "remember=tests.support.agents:remember"
@@ -100,7 +98,7 @@ async def test_e03_c08_the_agent_is_killed_after_every_statement_of_a_submit(clu
                 key = f"at-{point}"
                 killer.arm(point)
                 asked = asyncio.create_task(client.submit(session, key, key))
-                await asyncio.wait_for(killer.died.wait(), 10)
+                await asyncio.wait_for(killer.died.wait(), PATIENCE)
                 await eventually(lambda: _none_open(cluster), "the transaction is over")
                 committed = killer.last is not None and killer.last.commits
                 assert await whole(cluster, session, key) == committed, killer.last
@@ -128,10 +126,9 @@ async def _none_open(cluster: Cluster) -> bool:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1800)
 async def test_e03_k11_a_worker_is_killed_after_every_statement(clusters: Clusters) -> None:
     """langgraph#8764: from its claim to the end of its turn, wherever kill -9 comes: the turn ends, once."""
-    async with clusters.start(serve=[ECHO], workers=1) as cluster:
+    async with clusters.start(serve=[ECHO], workers=1, settings=MORTAL) as cluster:
         (worker,) = cluster.workers
         client = cluster.client()
         async with statement_proxy(dsn_of(worker)) as (proxy, proxied):
@@ -145,7 +142,7 @@ async def test_e03_k11_a_worker_is_killed_after_every_statement(clusters: Cluste
                 turn = (await client.submit(session, "one two"))["turn_id"]
                 died = asyncio.create_task(killer.died.wait())
                 ended = asyncio.create_task(_ended(client, session, turn))
-                await asyncio.wait([died, ended], return_when=asyncio.FIRST_COMPLETED, timeout=30)
+                await asyncio.wait([died, ended], return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE)
                 if not killer.died.is_set():
                     died.cancel()
                     assert await ended == "completed"
@@ -162,7 +159,7 @@ async def _ended(client: Client, session: str, turn: str) -> str:
         seen = await client.turn(session, turn)
         return str(seen["status"]) if seen["finished_at"] else None
 
-    return await eventually(status, "the turn ends", timeout=30) or ""
+    return await eventually(status, "the turn ends") or ""
 
 
 async def test_c04_the_past_is_read_after_the_claim(clusters: Clusters) -> None:
@@ -185,7 +182,7 @@ async def test_c04_the_past_is_read_after_the_claim(clusters: Clusters) -> None:
 
             proxy.before = submit_meanwhile
             await client.submit(session, "u1")
-            await eventually(lambda: _enough(seen), "twelve statements were held up", timeout=30)
+            await eventually(lambda: _enough(seen), "twelve statements were held up")
             await assert_prompts(cluster, client, session, 13)
         await other.start()
 
@@ -202,7 +199,7 @@ async def assert_prompts(cluster: Cluster, client: Client, session: str, count: 
         ended = [turn for turn in turns if turn["finished_at"]]
         return sorted(ended, key=lambda turn: turn["enqueue_sequence"]) if len(ended) == count else None
 
-    turns = await eventually(all_ended, "all turns end", timeout=40) or []
+    turns = await eventually(all_ended, "all turns end") or []
     past: list[list[str]] = []
     for turn in turns:
         assert turn["status"] == "completed", turn

@@ -16,9 +16,7 @@ from tests.support.client import Client
 from tests.support.commands import TURNLOG, Up, environment, lines_of, turnlog, up
 from tests.support.places import server_directory
 from tests.support.sse import assert_gapless
-from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(240)
+from tests.support.waiting import PATIENCE, eventually
 
 MINE = """
 import asyncio
@@ -95,10 +93,10 @@ async def a_killed_child_comes_back(running: Up) -> None:
     async def all_there() -> bool:
         return all(running.children(f"turnlog {role}") for role in ("gateway", "worker", "agent"))
 
-    await eventually(all_there, "the killed ones run again", timeout=30)
-    await eventually(served, "the gateway serves again", timeout=30)
+    await eventually(all_there, "the killed ones run again")
+    await eventually(served, "the gateway serves again")
     client = Client(running.url)
-    await client.run("hello", "Are you there?", timeout=30)
+    await client.run("hello", "Are you there?")
     await client.close()
 
 
@@ -136,7 +134,7 @@ async def ctrl_c_in_a_chat_interrupts_the_turn(running: Up) -> None:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         process.stdin.write(b"go on\n")
         await process.stdout.readuntil(b"on and on and ")
         process.send_signal(signal.SIGINT)
@@ -160,7 +158,7 @@ async def test_a_taken_port_is_one_line_and_exit_code_2(home: Path) -> None:
 
 async def test_an_agent_that_is_not_there_ends_it_with_exit_code_2(home: Path) -> None:
     code, _, err = await turnlog(
-        "up", "--data", str(home / "data"), "--port", str(free_port()), "--agent", "nowhere:nothing", timeout=60
+        "up", "--data", str(home / "data"), "--port", str(free_port()), "--agent", "nowhere:nothing"
     )
     assert code == 2
     assert "no module `nowhere`" in err

@@ -18,8 +18,6 @@ from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import Stream
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(60)
-
 AGENTS = [*SERVED, "broken=tests.support.agents:broken", "blocking=tests.support.blocking_agents:blocking"]
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import finished, terminal
-from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.cluster import MORTAL, Cluster, Clusters, SharedNats
 from tests.support.nursery import Nursery
 from tests.support.processes import RoleProcess
 from tests.support.servers import LoopThread, SharedPostgres
-from tests.support.waiting import eventually
+from tests.support.waiting import Stopwatch, eventually
 
+LEASE = 2.0
 SERVED = [
     "echo=tests.support.agents:echo",
     "hold=tests.support.agents:hold",
@@ -27,7 +28,7 @@ def running(
     shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
 ) -> Iterator[Cluster]:
     version = str(pytestconfig.getoption("--pg")).split(",")[0]
-    settings = {"TURNLOG_WORKER_DRAIN_SECONDS": "2"}
+    settings = MORTAL | {"TURNLOG_WORKER_DRAIN_SECONDS": "60"}
     context = Clusters(shared_postgres, shared_broker, nursery).start(
         workers=2, serve=SERVED, version=version, settings=settings
     )
@@ -45,7 +46,7 @@ def running(
 @pytest.fixture
 async def cluster(running: Cluster) -> AsyncIterator[Cluster]:
     """Two workers that run, mended after each test."""
-    await eventually(lambda: workers_run(running), "the workers run", timeout=30)
+    await eventually(lambda: workers_run(running), "the workers run")
     yield running
     await running.mend()
 
@@ -60,12 +61,18 @@ async def workers_run(cluster: Cluster) -> bool:
     return all(started and started[-1] in {row["id"] for row in rows} for started in starts)
 
 
+async def restarted(cluster: Cluster, drain_seconds: str) -> None:
+    """All workers with another limit for drains."""
+    await asyncio.gather(*(w.restart(TURNLOG_WORKER_DRAIN_SECONDS=drain_seconds) for w in cluster.workers))
+    await eventually(lambda: workers_run(cluster), "the workers run")
+
+
 async def test_k12_a_blocked_loop_is_not_a_death(cluster: Cluster) -> None:
     """K12: user code blocks the worker's loop for two leases; the heartbeat thread keeps the claim."""
     client = cluster.client()
     session = await client.create("block")
     submitted = (await client.submit(session, "4.5"))["turn_id"]
-    turn = await finished(client, session, submitted, timeout=15)
+    turn = await finished(client, session, submitted)
     assert turn["status"] == "completed"
     assert turn["attempt"] == 1
     assert turn["output"] == "blocking done"
@@ -87,9 +94,12 @@ async def test_a_killed_worker_does_not_block_the_session(cluster: Cluster, tmp_
     turn = (await client.submit(session, str(go)))["turn_id"]
     await stream.event("item.delta")
     await (await holder_of(cluster, session)).kill()
+    since = Stopwatch()
     go.touch()
-    ended = await finished(client, session, turn, timeout=2 + 5)
-    assert (ended["status"], ended["attempt"]) == ("completed", 2)
+    ended = await finished(client, session, turn)
+    assert since() < LEASE + 5
+    assert ended["status"] == "completed"
+    assert ended["attempt"] >= 2
     messages = await client.messages(session)
     assert [part["text"] for part in messages[-1]["parts"]] == ["holding done"]
     assert await cluster.check(all_terminal=False) == []
@@ -106,7 +116,9 @@ async def test_a_tool_of_a_killed_worker_never_runs_twice(cluster: Cluster, tmp_
 
     await eventually(started, "the tool runs")
     await (await holder_of(cluster, session)).kill()
-    ended = await finished(client, session, turn, timeout=2 + 5)
+    since = Stopwatch()
+    ended = await finished(client, session, turn)
+    assert since() < LEASE + 5
     assert ended["error"]["code"] == "outcome_unknown"
     assert ran.read_text() == "ran\n"
 
@@ -123,13 +135,13 @@ async def test_k05_a_frozen_worker_that_thaws_writes_nothing(cluster: Cluster, t
     frozen.freeze()
 
     async def taken_over() -> bool:
-        return bool((await client.turn(session, turn))["attempt"] == 2)
+        return bool((await client.turn(session, turn))["attempt"] >= 2)
 
     await eventually(taken_over, "another worker has the turn")
     frozen.thaw()
 
     async def stopped() -> bool:
-        return "turn.claim_lost" in frozen.text()
+        return any("turn.claim_lost" in line and turn in line for line in frozen.lately().splitlines())
 
     await eventually(stopped, "the thawed worker sees that it lost the turn")
     go.touch()
@@ -145,8 +157,10 @@ async def test_an_interrupt_makes_way_for_the_next_turn(cluster: Cluster, tmp_pa
     stream = await client.stream(session, 0).opened()
     first = (await client.submit(session, str(go)))["turn_id"]
     await stream.event("item.delta")
+    since = Stopwatch()
     second = (await client.submit(session, str(tmp_path), if_busy="interrupt"))["turn_id"]
-    assert (await finished(client, session, first, timeout=2))["status"] == "interrupted"
+    assert (await finished(client, session, first))["status"] == "interrupted"
+    assert since() < 2
     assert (await finished(client, session, second))["status"] == "completed"
     messages = await client.messages(session)
     assert [message["status"] for message in messages] == ["complete", "partial", "complete", "complete"]
@@ -154,7 +168,8 @@ async def test_an_interrupt_makes_way_for_the_next_turn(cluster: Cluster, tmp_pa
 
 
 async def test_a_turn_that_outlasts_the_drain_is_handed_back(cluster: Cluster, tmp_path: Path) -> None:
-    """A hand-back is no death: the other worker goes on with attempt 2 at once."""
+    """A hand-back is no death: the other worker goes on with the next attempt at once."""
+    await restarted(cluster, "0.5")
     client = cluster.client()
     go = tmp_path / "go"
     session = await client.create("hold")
@@ -162,16 +177,19 @@ async def test_a_turn_that_outlasts_the_drain_is_handed_back(cluster: Cluster, t
     turn = (await client.submit(session, str(go)))["turn_id"]
     await stream.event("item.delta")
     ending = asyncio.create_task((await holder_of(cluster, session)).terminate())
-    started = await stream.event("turn.released", timeout=8)
+    started = await stream.event("turn.released")
     assert started.turn_id == turn
     go.touch()
     ended = await finished(client, session, turn)
-    assert (ended["status"], ended["attempt"], ended["output"]) == ("completed", 2, "holding done")
+    assert (ended["status"], ended["output"]) == ("completed", "holding done")
+    starts = [event["data"]["reason"] for event in await client.events(session) if event["type"] == "turn.started"]
+    assert starts[:2] == ["first", "released"]
     assert await ending == 0
     assert await cluster.check(all_terminal=False) == []
 
 
 async def test_k07_draining_workers_finish_what_they_have_and_claim_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    await restarted(cluster, "60")
     client = cluster.client()
     go = tmp_path / "go"
     session = await client.create("hold")
@@ -181,7 +199,7 @@ async def test_k07_draining_workers_finish_what_they_have_and_claim_nothing(clus
     ending = [asyncio.create_task(worker.terminate()) for worker in cluster.workers]
 
     async def draining() -> bool:
-        return all("worker.drains" in worker.text() for worker in cluster.workers)
+        return all("worker.drains" in worker.lately() for worker in cluster.workers)
 
     await eventually(draining, "both workers drain")
     other = await client.create("echo")

@@ -7,6 +7,7 @@ from typing import Any
 from domain.ids import SessionId, TurnId
 from infra.embedded import EmbeddedNats
 from infra.nats.options import BrokerOptions
+from tests.support.waiting import PATIENCE
 
 SESSION = SessionId("0192f3c1-0000-7000-8000-000000000001")
 OTHER_SESSION = SessionId("0192f3c1-0000-7000-8000-000000000002")
@@ -51,7 +52,7 @@ class Heard:
         return [data for heard, data in self.all if heard == kind]
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Waits for a condition that nothing announces. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 
 from tests.support.sse import Sse, Stream
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 TERMINAL = ("turn.completed", "turn.failed", "turn.interrupted", "turn.cancelled")
 
@@ -18,9 +18,7 @@ class Client:
         self.url = url
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
-        self.http = httpx2.AsyncClient(
-            base_url=url, headers=headers, timeout=httpx2.Timeout(15.0, read=30), limits=limits
-        )
+        self.http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=httpx2.Timeout(PATIENCE), limits=limits)
         self._streams: list[Stream] = []
 
     async def close(self) -> None:
@@ -88,7 +86,7 @@ class Client:
         found: dict[str, Any] = await self.json("GET", f"/v1/sessions/{session}/turns/{turn}")
         return found
 
-    async def run(self, session: str, text: str, timeout: float = 15.0) -> Sse:
+    async def run(self, session: str, text: str, timeout: float = PATIENCE) -> Sse:
         """Submit and wait for the end of that turn, on a stream from the start; returns the terminal event."""
         stream = self.stream(session, 0)
         try:
@@ -98,7 +96,7 @@ class Client:
             await stream.close()
 
 
-async def terminal(stream: Stream, turn: str, timeout: float = 15.0) -> Sse:
+async def terminal(stream: Stream, turn: str, timeout: float = PATIENCE) -> Sse:
     """Wait for the turn's terminal event on a stream."""
 
     def found() -> Sse | None:
@@ -111,7 +109,7 @@ async def terminal(stream: Stream, turn: str, timeout: float = 15.0) -> Sse:
     return frame
 
 
-async def finished(client: Client, session: str, turn: str, timeout: float = 10.0) -> dict[str, Any]:
+async def finished(client: Client, session: str, turn: str, timeout: float = PATIENCE) -> dict[str, Any]:
     """The turn once it is terminal; asks, and needs no stream."""
 
     async def ended() -> dict[str, Any] | None:

@@ -41,14 +41,14 @@ from tests.support.nursery import Nursery
 from tests.support.places import server_directory
 from tests.support.processes import RoleProcess
 from tests.support.servers import LoopThread, SharedPostgres
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 _NAMESPACES = 100
 _KINDS: tuple[DatabaseKind, ...] = ("agent", "gateway")
 
 SHORT: dict[str, str] = {
-    "TURNLOG_TURN_LEASE_SECONDS": "2",
-    "TURNLOG_TURN_HEARTBEAT_SECONDS": "0.5",
+    "TURNLOG_TURN_LEASE_SECONDS": "10",
+    "TURNLOG_TURN_HEARTBEAT_SECONDS": "1",
     "TURNLOG_WORKER_POLL_SECONDS": "0.2",
     "TURNLOG_WORKER_DRAIN_SECONDS": "5",
     "TURNLOG_PROJECTOR_POLL_SECONDS": "0.1",
@@ -56,7 +56,10 @@ SHORT: dict[str, str] = {
     "TURNLOG_AUTH": "off",
     "TURNLOG_LOG_LEVEL": "info",
 }
-"""Settings of a cluster unless a test says otherwise: times are short enough to wait for."""
+"""Settings of a cluster unless a test says otherwise. A busy machine makes nobody look dead."""
+
+MORTAL: dict[str, str] = {"TURNLOG_TURN_LEASE_SECONDS": "2", "TURNLOG_TURN_HEARTBEAT_SECONDS": "0.5"}
+"""For tests in which workers die: a lease is short enough to wait for."""
 
 
 class SharedNats:
@@ -149,7 +152,7 @@ class Cluster:
         """Everything that all processes have written."""
         return "".join(f"--- {process.name}\n{process.text()}" for process in self.processes)
 
-    async def ready(self, processes: Sequence[RoleProcess] | None = None, timeout: float = 30.0) -> None:
+    async def ready(self, processes: Sequence[RoleProcess] | None = None, timeout: float = 2 * PATIENCE) -> None:
         """Wait until these (all) gateways and agents are ready and an agent is announced."""
         serving = [p for p in processes or self.processes if p.role in ("gateway", "agent")]
         async with httpx2.AsyncClient(timeout=5.0) as http:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 TURNLOG = Path(sys.prefix) / "bin" / "turnlog"
 
@@ -22,7 +22,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 async def turnlog(
-    *words: str, stdin: str = "", cwd: Path | None = None, timeout: float = 30.0, **env: str
+    *words: str, stdin: str = "", cwd: Path | None = None, timeout: float = PATIENCE, **env: str
 ) -> tuple[int, str, str]:
     """Run one command to its end: exit code, standard output, standard error."""
     process = await asyncio.create_subprocess_exec(
@@ -79,7 +79,7 @@ class Up:
                 continue
         return sorted(found, key=lambda child: child.create_time())
 
-    async def ready(self, timeout: float = 60.0) -> None:
+    async def ready(self, timeout: float = 2 * PATIENCE) -> None:
         """Wait for the invitation."""
 
         async def invited() -> bool:
@@ -98,7 +98,7 @@ class Up:
         assert found is not None, self.printed
         return found[1]
 
-    async def interrupt(self, timeout: float = 30.0) -> int:
+    async def interrupt(self, timeout: float = PATIENCE) -> int:
         """Ctrl-C; its exit code."""
         self.process.send_signal(signal.SIGINT)
         async with asyncio.timeout(timeout):
@@ -111,7 +111,7 @@ class Up:
             with suppress(psutil.NoSuchProcess):
                 victim.kill()
         await self.process.wait()
-        await asyncio.to_thread(psutil.wait_procs, victims, 10)
+        await asyncio.to_thread(psutil.wait_procs, victims, PATIENCE)
 
 
 @asynccontextmanager
@@ -142,7 +142,7 @@ async def up(directory: Path, port: int, *words: str, cwd: Path | None = None, *
             await running.kill_everything()
 
 
-async def lines_of(command: str, enough: Callable[[str], bool], *, timeout: float = 20.0) -> str:
+async def lines_of(command: str, enough: Callable[[str], bool], *, timeout: float = PATIENCE) -> str:
     """Run a shell command that does not end by itself until its output is enough; returns that."""
     process = await asyncio.create_subprocess_shell(
         f"exec {command}", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=environment()

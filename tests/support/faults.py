@@ -8,7 +8,6 @@ import asyncio
 import itertools
 import json
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ import httpx2
 from tests.support.client import Client
 from tests.support.cluster import Cluster
 from tests.support.sse import Stream
+from tests.support.waiting import Stopwatch
 
 ENDED = {"completed", "failed", "interrupted", "cancelled"}
 _PAUSE = 0.15
@@ -74,6 +74,7 @@ class Crowd:
         self.counts = counts
         self.accepted: dict[str, list[str]] = {}
         self.viewers: list[Viewer] = []
+        self._watching: list[asyncio.Task[None]] = []
         self.answers = 0
         self.resumes = 0
         self.replayed = 0
@@ -86,7 +87,7 @@ class Crowd:
         self._clients = [Client(gateway.url) for gateway in cluster.gateways]
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
-        """Until every accepted turn has ended. Viewers go on until they are cancelled."""
+        """Until every accepted turn has ended. Viewers go on until they are told to `leave`."""
         work = [tasks.create_task(self._session(number, tasks)) for number in range(self._sessions)]
         await asyncio.gather(*work)
 
@@ -94,6 +95,11 @@ class Crowd:
         """Returns when every session has a turn."""
         for _ in range(self._sessions):
             await self.begun.acquire()
+
+    def leave(self) -> None:
+        """All viewers hang up."""
+        for watching in self._watching:
+            watching.cancel()
 
     async def close(self) -> None:
         for client in self._clients:
@@ -122,7 +128,7 @@ class Crowd:
         self.accepted[session] = []
         viewer = Viewer(self.cluster, session)
         self.viewers.append(viewer)
-        tasks.create_task(viewer.watch())
+        self._watching.append(tasks.create_task(viewer.watch()))
         for turn in itertools.count():
             if turn >= self._turns and self.calm.is_set():
                 break
@@ -189,9 +195,7 @@ class Watch:
     stuck: list[str] = field(default_factory=list)
     longest: float = 0.0
     evidence: str = ""
-    _since: dict[str, float] = field(default_factory=dict)
-    _up: float | None = None
-
+    _since: dict[str, Stopwatch] = field(default_factory=dict)
     SQL = """
         SELECT s.session_id::text || ' ' || t.turn_id::text || ' ' || t.attempt AS orphan
         FROM sessions s JOIN turns t ON t.session_id = s.session_id AND t.turn_id = s.active_turn_id
@@ -207,7 +211,6 @@ class Watch:
                     rows = await self.cluster.fetch(self.SQL)
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 self._since.clear()
-                self._up = None
             else:
                 self._seen({row["orphan"] for row in rows})
                 if self.stuck and not self.evidence:
@@ -227,11 +230,10 @@ class Watch:
         self._since.clear()
 
     def _seen(self, orphans: set[str]) -> None:
-        now = time.monotonic()
-        self._since = {orphan: self._since.get(orphan, now) for orphan in orphans}
-        for orphan, since in self._since.items():
-            self.longest = max(self.longest, now - since)
-            if now - since > self.patience:
+        self._since = {orphan: self._since.get(orphan) or Stopwatch() for orphan in orphans}
+        for orphan, alone in self._since.items():
+            self.longest = max(self.longest, alone())
+            if alone() > self.patience:
                 self.stuck.append(orphan)
 
 

@@ -10,7 +10,7 @@ from infra.postgres.feed import PostgresFeed
 from infra.postgres.feed_slots import PostgresFeedSlots, SlotState
 from infra.postgres.pool import Pool
 from services.projector.feeding import Feeder
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 @asynccontextmanager
@@ -33,7 +33,7 @@ async def running(pool: Pool, *projections: FeedProjection, runner: str = "r", *
                 raise error
 
 
-async def caught_up(pool: Pool, *names: str, timeout: float = 10.0) -> list[SlotState]:
+async def caught_up(pool: Pool, *names: str, timeout: float = PATIENCE) -> list[SlotState]:
     """Wait until nothing is left to apply for these projections."""
     found: list[SlotState] = []
 

@@ -6,7 +6,7 @@ from tests.support.client import Client
 from tests.support.cluster import Cluster
 from tests.support.lifecycle_agents import AGENTS
 from tests.support.processes import RoleProcess
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 LEASE = 2.0
 SERVED = [
@@ -17,7 +17,7 @@ SERVED = [
 ]
 
 
-async def finished(client: Client, session: str, turn: str, timeout: float = 10.0) -> dict[str, Any]:
+async def finished(client: Client, session: str, turn: str, timeout: float = PATIENCE) -> dict[str, Any]:
     """The turn once it is terminal."""
 
     async def ended() -> dict[str, Any] | None:
@@ -35,7 +35,7 @@ async def paused(client: Client, session: str, turn: str, asks: int | None = Non
         open_ones = [need for need in seen["requirements"] if "answer" not in need]
         return seen if seen["status"] == "paused" and (asks is None or len(open_ones) == asks) else None
 
-    return await eventually(waits, "the turn pauses", timeout=15.0) or {}
+    return await eventually(waits, "the turn pauses") or {}
 
 
 async def owner_of(cluster: Cluster, turn: str) -> RoleProcess:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.nursery import Nursery
+from tests.support.waiting import PATIENCE
 
 
 class RoleProcess:
@@ -25,6 +26,7 @@ class RoleProcess:
         self._pid: int | None = None
         self._fd = -1
         self._code: int | None = None
+        self._written = 0
 
     @property
     def pid(self) -> int:
@@ -53,6 +55,7 @@ class RoleProcess:
         assert not self.alive, f"{self.name} runs"
         self.env.update(env)
         self._code = None
+        self._written = self.log.stat().st_size if self.log.exists() else 0
         self._pid = self._nursery.start(self.role, self.env, self.log)
         self._fd = os.pidfd_open(self._pid)
 
@@ -61,7 +64,7 @@ class RoleProcess:
         self._signal(signal.SIGKILL)
         await self.wait()
 
-    async def terminate(self, timeout: float = 20.0) -> int:
+    async def terminate(self, timeout: float = PATIENCE) -> int:
         """SIGTERM; returns the exit code, or fails when it has not ended in time."""
         self._signal(signal.SIGTERM)
         try:
@@ -86,8 +89,12 @@ class RoleProcess:
         self._signal(signal.SIGCONT)
 
     def text(self) -> str:
-        """All it has written."""
+        """All it has written, over all its starts."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def lately(self) -> str:
+        """What it has written since its newest start."""
+        return self.log.read_bytes()[self._written :].decode(errors="replace") if self.log.exists() else ""
 
     async def wait(self) -> int:
         """Its exit code, once it has ended."""

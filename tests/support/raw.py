@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.support.waiting import PATIENCE
+
 
 class RawStream:
     """`blocks` of the log: each with its id, without the empty line that ends it."""
@@ -13,7 +15,7 @@ class RawStream:
         self._rest = b""
         self.blocks: list[bytes] = []
 
-    async def next_block(self, timeout: float = 10.0) -> bytes:
+    async def next_block(self, timeout: float = PATIENCE) -> bytes:
         """The next block of a committed event."""
         async with asyncio.timeout(timeout):
             while True:
@@ -26,7 +28,7 @@ class RawStream:
                     self.blocks.append(block)
                     return block
 
-    async def until(self, marker: bytes, timeout: float = 20.0) -> list[bytes]:
+    async def until(self, marker: bytes, timeout: float = PATIENCE) -> list[bytes]:
         """All blocks up to the first that has `marker`."""
         while marker not in await self.next_block(timeout):
             pass

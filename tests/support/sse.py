@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx2
 
+from tests.support.waiting import PATIENCE
+
 
 @dataclass(frozen=True, slots=True)
 class Sse:
@@ -105,12 +107,14 @@ class Stream:
         """What a browser would send as Last-Event-ID."""
         return next((int(frame.id) for frame in reversed(self.frames) if frame.id is not None), 0)
 
-    async def opened(self, timeout: float = 10.0) -> "Stream":
+    async def opened(self, timeout: float = PATIENCE) -> "Stream":
         """Wait for the answer's head and, where it is a stream, its first frame."""
         await self.until(lambda: self.ended or bool(self.frames), timeout, "the stream opens")
         return self
 
-    async def until(self, condition: Callable[[], bool], timeout: float = 10.0, what: str = "the condition") -> None:
+    async def until(
+        self, condition: Callable[[], bool], timeout: float = PATIENCE, what: str = "the condition"
+    ) -> None:
         """Wait until `condition` holds; it is looked at after every frame and at the end."""
         try:
             async with asyncio.timeout(timeout), self._change:
@@ -119,7 +123,7 @@ class Stream:
             seen = [(frame.id, frame.event) for frame in self.frames[-30:]]
             raise AssertionError(f"not within {timeout} s: {what}; ended={self.ended}, last frames: {seen}") from None
 
-    async def event(self, type_: str, timeout: float = 10.0, *, turn_id: str | None = None) -> Sse:
+    async def event(self, type_: str, timeout: float = PATIENCE, *, turn_id: str | None = None) -> Sse:
         """Wait for the first frame of that type (of that turn)."""
 
         def found() -> Sse | None:
@@ -131,16 +135,16 @@ class Stream:
         assert frame is not None
         return frame
 
-    async def first_committed(self, timeout: float = 10.0) -> Sse:
+    async def first_committed(self, timeout: float = PATIENCE) -> Sse:
         """Wait for the first event of the log."""
         await self.until(lambda: bool(self.committed), timeout, "an event of the log")
         return self.committed[0]
 
-    async def sequence(self, sequence: int, timeout: float = 10.0) -> None:
+    async def sequence(self, sequence: int, timeout: float = PATIENCE) -> None:
         """Wait until the event with that sequence has come."""
         await self.until(lambda: self.last_id >= sequence, timeout, f"sequence {sequence}")
 
-    async def end(self, timeout: float = 10.0) -> None:
+    async def end(self, timeout: float = PATIENCE) -> None:
         """Wait until the server has ended the stream."""
         await self.until(lambda: self.ended, timeout, "the end of the stream")
 

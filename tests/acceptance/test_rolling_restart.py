@@ -1,0 +1,49 @@
+"""Every process is restarted by SIGTERM, one after the other, while people chat: no turn is stranded, none dies."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Clusters
+from tests.support.faults import Crowd, Watch
+from tests.support.storm import Injector, chat_through
+from tests.support.waiting import Stopwatch
+
+SERVED = ["steps=tests.support.lifecycle_agents:steps"]
+
+
+async def roll(clusters: Clusters, tmp_path: Path, *, sessions: int, seconds: float) -> None:
+    """Rounds until the time is over, at least one."""
+    settings = {"TURNLOG_WORKER_DRAIN_SECONDS": "0.3"}
+    async with clusters.start(
+        gateways=2, agents=2, workers=2, projectors=1, serve=SERVED, settings=settings
+    ) as cluster:
+        injector = Injector(cluster, lease=10.0)
+
+        async def disturb(crowd: Crowd, _: Watch) -> None:
+            since = Stopwatch()
+            while True:
+                before = [viewer.connections for viewer in crowd.viewers]
+                for role in ("worker", "agent"):
+                    await injector.restart_one_by_one(role)
+                assert [viewer.connections for viewer in crowd.viewers] == before, "the streams just go on"
+                await injector.restart_one_by_one("gateway")
+                if since() > seconds:
+                    return
+
+        await chat_through(cluster, tmp_path / "runs", disturb, injector, sessions=sessions, turns=1, patience=3.0)
+        starts = await cluster.fetch("SELECT payload ->> 'reason' AS reason FROM events WHERE type = 'turn.started'")
+        reasons = {row["reason"] for row in starts}
+        assert "released" in reasons, "some were handed back"
+        assert "worker_lost" not in reasons, "nobody died"
+
+
+async def test_k07_k09_a_rolling_restart_strands_nothing(clusters: Clusters, tmp_path: Path) -> None:
+    """K07, K09: hand-backs are no deaths, a running turn always has a live owner or is claimed at once, viewers keep
+    their streams while workers and agents change, and go on elsewhere when gateways do."""
+    await roll(clusters, tmp_path, sessions=6, seconds=0)
+
+
+@pytest.mark.soak
+async def test_k07_k09_ten_minutes_of_rolling_restarts(clusters: Clusters, tmp_path: Path) -> None:
+    await roll(clusters, tmp_path, sessions=30, seconds=600)
