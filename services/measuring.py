@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, start_http_server
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from infra.nats.connection import BrokerConnection
+from infra.nats.outbox import Outbox
 from infra.pipeline.pipeline import Pipeline
 from infra.postgres.pool import Pool
 from infra.telemetry.metrics import Metrics
@@ -31,6 +34,25 @@ def measure_broker(broker: BrokerConnection, registry: CollectorRegistry) -> Non
     up.set_function(lambda: broker.is_connected)
 
 
+class _Published(Collector):
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        outbox = self._outbox
+        yield CounterMetricFamily("turnlog_nats_published", "Messages handed to NATS", value=outbox.published)
+        yield CounterMetricFamily(
+            "turnlog_nats_dropped", "Messages dropped because too many waited for NATS", value=outbox.lost
+        )
+
+
+def measure_outbox(outbox: Outbox, registry: CollectorRegistry) -> None:
+    """What goes out to NATS, and what waits for it."""
+    waiting = Gauge("turnlog_nats_waiting", "Messages that wait for NATS", registry=registry)
+    waiting.set_function(lambda: len(outbox))
+    registry.register(_Published(outbox))
+
+
 def measure_pool(pool: Pool, registry: CollectorRegistry) -> None:
     """The pool for queries."""
     connections = Gauge("turnlog_pool_connections", "Connections of the pool for queries", ["state"], registry=registry)
@@ -39,12 +61,12 @@ def measure_pool(pool: Pool, registry: CollectorRegistry) -> None:
 
 
 @contextmanager
-def served(metrics: Metrics, port: int) -> Iterator[None]:
-    """`/metrics` on loopback as long as the block; nothing where the port is 0."""
+def served(metrics: Metrics, port: int, host: str = "127.0.0.1") -> Iterator[None]:
+    """`/metrics` as long as the block; nothing where the port is 0."""
     if port == 0:
         yield
         return
-    server, thread = start_http_server(port, "127.0.0.1", metrics.registry)
+    server, thread = start_http_server(port, host, metrics.registry)
     try:
         yield
     finally:

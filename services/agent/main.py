@@ -16,7 +16,7 @@ from services.agent.app import create_app
 from services.agent.deps import AgentDeps
 from services.http_log import HttpLog
 from services.lifecycle import Life, serve
-from services.measuring import measure_broker, measure_pipeline, measure_pool
+from services.measuring import measure_broker, measure_outbox, measure_pipeline, measure_pool
 from services.wiring import open_pipeline, open_pool, open_publisher
 
 log = structlog.get_logger("turnlog.agent")
@@ -39,6 +39,7 @@ async def run(settings: Settings) -> int:
         read_models = PostgresReadModels(pool)
         measure_pipeline(pipeline, metrics.registry)
         measure_broker(broker, metrics.registry)
+        measure_outbox(notifier.outbox, metrics.registry)
         measure_pool(pool, metrics.registry)
 
         async def database() -> None:

@@ -18,7 +18,7 @@ from infra.settings import Settings
 from infra.system import SystemClock, SystemIds
 from infra.telemetry.metrics import Metrics
 from services.lifecycle import Life
-from services.measuring import measure_broker, measure_pipeline, measure_pool, served
+from services.measuring import measure_broker, measure_outbox, measure_pipeline, measure_pool, served
 from services.wiring import open_nats, open_pipeline, open_pool
 from services.worker.agents import LoadedAgent, load_agents
 from services.worker.claims import Claims
@@ -56,7 +56,7 @@ async def run(settings: Settings) -> int:
     clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
     worker_id = WorkerId(ids.uuid7())
     life = Life()
-    with life.signals(), served(metrics, settings.worker.metrics_port):
+    with life.signals(), served(metrics, settings.worker.metrics_port, settings.worker.metrics_host):
         async with (
             open_nats(settings, "worker") as broker,
             open_streams(broker) as streams,
@@ -100,8 +100,9 @@ async def run(settings: Settings) -> int:
             streams.listen(slots.roll_up_again)
             measure_pipeline(pipeline, metrics.registry)
             measure_broker(broker, metrics.registry)
+            measure_outbox(notifier.outbox, metrics.registry)
             measure_pool(pool, metrics.registry)
-            measure_turns(slots, metrics.registry)
+            measure_turns(slots, settings.worker.slots, metrics.registry)
             leases.start()
             return_code = 0
             try:

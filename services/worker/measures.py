@@ -17,10 +17,18 @@ class _Counted(Collector):
         yield CounterMetricFamily(
             "turnlog_recoveries", "Turns taken over from a worker that died", value=self._slots.recoveries
         )
+        ended = CounterMetricFamily(
+            "turnlog_legs_ended", "Executions of turns, by what became of the turn", labels=["status"]
+        )
+        for status, count in self._slots.ended.items():
+            ended.add_metric([status], count)
+        yield ended
 
 
-def measure_turns(slots: Slots, registry: CollectorRegistry) -> None:
+def measure_turns(slots: Slots, count: int, registry: CollectorRegistry) -> None:
     """Once a registry; read when they are asked for."""
     active = Gauge("turnlog_active_turns", "Turns that this worker executes", registry=registry)
     active.set_function(lambda: len(slots.running))
+    most = Gauge("turnlog_worker_slots", "Turns that this worker would execute at the same time", registry=registry)
+    most.set(count)
     registry.register(_Counted(slots))

@@ -51,6 +51,9 @@ class Slots:
         self.recoveries = 0
         """Turns that were taken over from a worker that died."""
 
+        self.ended = dict.fromkeys(("completed", "failed", "interrupted", "paused", "released", "lost"), 0)
+        """Executions that are over, by what became of their turn."""
+
         self._worker_id = worker_id
         self._runtimes = runtimes
         self._tools = tools
@@ -150,6 +153,7 @@ class Slots:
                 listening.cancel()
         finally:
             del self.running[claim.turn_id]
+            self.ended[executor.ended] += 1
             self._leases.release(claim.turn_id)
         return following
 

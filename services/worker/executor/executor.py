@@ -9,11 +9,11 @@ import msgspec
 import structlog
 
 from domain import commands, frames, replies
-from domain.clock import Clock, IdSource, rfc3339
+from domain.clock import IdSource, Monotonic
 from domain.errors import InternalFault, Rejection, StaleFence, TooLarge, VersionMismatch
 from domain.history import TurnLog
-from domain.ids import Micros, SessionId, WorkerId
-from domain.parts import Failure, Requirement
+from domain.ids import SessionId, WorkerId
+from domain.parts import Failure
 from domain.ports import CommandPipeline, Notifier
 from domain.runtime import Runtime
 from domain.texts import made_safe
@@ -44,7 +44,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     turn_log: TurnLog
     notifier: Notifier
     lease: Lease
-    clock: Clock
+    clock: Monotonic
     ids: IdSource
     bounds: Bounds
 
@@ -69,6 +69,9 @@ class Executor:
         self._releasing = False
         self._limit: asyncio.Timeout | None = None
         self._said: Outcome | None = None
+        self.ended: str = "lost"
+        """What became of the turn with the end of this leg: its status, `released`, or `lost` to another worker."""
+
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._gate = CommitGate(tools.lease)
@@ -156,7 +159,10 @@ class Executor:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-        return None if reply is None else reply.next
+        if reply is None:
+            return None
+        self.ended = "released" if reply.status == "running" else reply.status
+        return reply.next
 
     async def _watch(self) -> None:
         await self._lost.wait()
@@ -264,7 +270,11 @@ class Executor:
                 return await self._writer.last(commands.ReleaseTurn)
             case "paused":
                 return await self._writer.last(
-                    commands.PauseTurn, attempt=attempt, frame=frame, requirements=self._expiring(outcome.requirements)
+                    commands.PauseTurn,
+                    attempt=attempt,
+                    frame=frame,
+                    requirements=outcome.requirements,
+                    expires_in=self._tools.bounds.requirement_seconds,
                 )
             case kind:
                 return await self._writer.last(
@@ -277,14 +287,6 @@ class Executor:
                     usage=self._recorder.usage,
                     claim_next=self._next_for(),
                 )
-
-    def _expiring(self, requirements: list[Requirement]) -> list[Requirement]:
-        """Questions for which the agent named no end get the usual one, where there is one."""
-        seconds = self._tools.bounds.requirement_seconds
-        if not seconds:
-            return requirements
-        at = rfc3339(Micros(self._tools.clock.now() + round(seconds * 1_000_000)))
-        return [r if r.expires_at is not None else msgspec.structs.replace(r, expires_at=at) for r in requirements]
 
     async def _give_up(self, error: Failure) -> replies.ExecutorReply | None:
         """The store refused what was drafted: end the turn without it."""
