@@ -106,7 +106,8 @@ class ForkTurn(Command, frozen=True, kw_only=True, tag="fork_turn"):
 
 
 class RegenerateTurn(Command, frozen=True, kw_only=True, tag="regenerate_turn"):
-    """Run a terminal turn's input again in its place."""
+    """Run a terminal turn's input again in its place. `sequence`: keep it up to that checkpoint, and ask the model again
+    from there."""
 
     SENT = ("source_turn_id", "replace_original", "additional_instructions")
 
@@ -114,7 +115,9 @@ class RegenerateTurn(Command, frozen=True, kw_only=True, tag="regenerate_turn"):
     source_turn_id: TurnId
     replace_original: bool = True
     additional_instructions: str | None = None
+    sequence: int | None = None
     context_version: str | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):

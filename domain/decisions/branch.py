@@ -37,12 +37,16 @@ def regenerate(draft: Draftsman, command: commands.RegenerateTurn, limits: Limit
     source = named(draft, command.source_turn_id)
     if not source.terminal:
         raise TurnNotTerminal(status=source.status)
-    given = _parts.decode(source.effective_input)
+    sequence = source.first_sequence if command.sequence is None else command.sequence
+    if not source.first_sequence <= sequence <= source.last_sequence:
+        raise ForkOutOfRange(place=str(sequence))
+    # Behind a checkpoint the input is part of the history already.
+    given = _parts.decode(source.effective_input) if sequence == source.first_sequence else []
     if command.additional_instructions:
         given = [*given, TextPart(command.additional_instructions)]
     place = None
     if source.started_at is not None:
-        place = ForkSource(turn_id=source.turn_id, sequence=source.first_sequence)
+        place = ForkSource(turn_id=source.turn_id, sequence=sequence)
     return _branch(
         draft, command.key, limits, command, given, place, source.turn_id if command.replace_original else None
     )
@@ -68,7 +72,7 @@ def _branch(
         context_version=command.context_version,
         forked_from=place,
         regenerates=regenerates,
-        metadata=command.metadata if isinstance(command, commands.ForkTurn) else None,
+        metadata=command.metadata,
     )
     reply = replies.ForkedReply(
         sequence=turn.first_sequence,
