@@ -26,6 +26,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 COUNTED_EVENTS = 100_000
 """Lag in events is counted up to here."""
 
+_COMPARING_SECONDS = 3600
+
 Write = Callable[[Transaction], Awaitable[None]]
 
 
@@ -175,15 +177,19 @@ class PostgresFeedSlots:
         """Tables of a slot that differ from those served: how many rows only one of the two has, and some sessions. In
         one snapshot without a transaction id, so that no feed waits for it."""
         found: dict[str, tuple[int, list[str]]] = {}
-        async with (
-            self._pool.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
-            for table in tables:
-                made = await connection.fetchval(_SQL["difference"], SCHEMAS["serving"], table, SCHEMAS[slot])
-                row = await connection.fetchrow(made, timeout=600)
-                if row is not None and row["rows"]:
-                    found[table] = (row["rows"], [s for s in row["sessions"] or [] if s is not None])
+        try:
+            async with (
+                self._pool.acquire(timeout=5) as connection,
+                connection.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                await connection.execute(_SQL["may_take_long"], str(1000 * _COMPARING_SECONDS))
+                for table in tables:
+                    made = await connection.fetchval(_SQL["difference"], SCHEMAS["serving"], table, SCHEMAS[slot])
+                    row = await connection.fetchrow(made, timeout=_COMPARING_SECONDS + 5)
+                    if row is not None and row["rows"]:
+                        found[table] = (row["rows"], [s for s in row["sessions"] or [] if s is not None])
+        except UNREACHABLE as error:
+            raise StoreUnavailable() from error
         return found
 
     async def swap(self, name: str, slot: Slot, fence: int) -> None:

@@ -35,6 +35,7 @@ class Search:
     version = 1
     tables = ("search_texts",)
     definition = definition("projections.search")
+    types = (TurnQueued.type, ItemCompleted.type, ItemSuperseded.type, TurnSuperseded.type)
 
     async def apply(self, events: Many[FeedEvent], tx: Transaction) -> None:
         """Adds, then removes: what supersedes a text comes after it."""

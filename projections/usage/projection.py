@@ -40,6 +40,7 @@ class Usage:
     version = 1
     tables = ("usage_tokens", "usage_sessions")
     definition = definition("projections.usage")
+    types = (SessionCreated.type, UsageRecorded.type)
 
     async def apply(self, events: Many[FeedEvent], tx: Transaction) -> None:
         """Two statements at most: sessions that are new, and sums of what these events used."""

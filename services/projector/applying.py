@@ -1,5 +1,7 @@
 """Pages of the feed as a projection gets them, and what happens to an event that it cannot take."""
 
+from collections.abc import Sequence as Many
+
 import asyncpg
 import msgspec
 
@@ -41,6 +43,15 @@ def feed_event(stored: StoredEvent) -> FeedEvent:
         metadata=stored.metadata,
         data=data,
     )
+
+
+def feed_events(projection: FeedProjection, page: Many[StoredEvent]) -> list[FeedEvent]:
+    """Those that the projection takes (`types`; all where it names none), and what an erase says to each."""
+    types = getattr(projection, "types", None)
+    if types is None:
+        return [feed_event(stored) for stored in page]
+    taken = {SessionErased.type, *types}
+    return [feed_event(stored) for stored in page if stored.type in taken]
 
 
 async def apply_all(projection: FeedProjection, events: list[FeedEvent], tx: Transaction) -> None:

@@ -6,18 +6,23 @@ for the comparison and the swap only; readers of the tables do not notice.
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 
+from domain.events.envelope import StoredEvent
 from domain.ports import Feed, FeedPosition, FeedProjection
 from infra.postgres.feed_slots import ClaimLost, Place, PostgresFeedSlots, Slot
-from services.projector.applying import OUTAGES, apply_all, feed_event, reason
+from services.projector.applying import OUTAGES, apply_all, feed_events, reason
 from services.projector.rebuild_report import Difference, RebuildRefused, Report
 
 _LEASE_SECONDS = 5.0
 _RENEW_SECONDS = 1.0
 _NOT_THE_EVENT: tuple[type[BaseException], ...] = (ClaimLost, *OUTAGES)
 
+_LONG_SECONDS = 0.4
+
 Progress = Callable[[int], None]
+_Page = list[tuple[FeedPosition, StoredEvent]]
 
 
 class FeedRebuild:
@@ -26,7 +31,8 @@ class FeedRebuild:
     def __init__(
         self, projection: FeedProjection, slots: PostgresFeedSlots, feed: Feed, *, batch: int, accept: bool
     ) -> None:
-        """`accept`: swap also where the new rows differ from those served."""
+        """`batch`: events in one transaction, to begin with. `accept`: swap also where the new rows differ from those
+        served."""
         self._projection = projection
         self._name = projection.name
         self._slots = slots
@@ -84,33 +90,51 @@ class FeedRebuild:
         raise RebuildRefused(reason=f"another rebuild of {self._name} runs")
 
     async def _catch_up(self, slot: Slot, place: Place, progress: Progress, upto: FeedPosition | None = None) -> Place:
-        """Until nothing is left, or up to that place."""
-        while True:
-            page = await self._feed.read(place.at, self._batch)
-            page = [read for read in page if upto is None or read[0] <= upto]
-            if not page:
-                return place
-            events = [feed_event(stored) for _, stored in page]
-            after = page[-1][0]
+        """Until nothing is left, or up to that place. The next page is read while one is applied; pages grow while a
+        transaction takes little time and shrink before one takes a second."""
+        size = self._batch
+        page = await self._read(place.at, size, upto)
+        while page:
+            began = time.monotonic()
             try:
-                await self._slots.step(
-                    self._name,
-                    slot,
-                    place.fence,
-                    place.at,
-                    after,
-                    _LEASE_SECONDS,
-                    lambda tx, events=events: apply_all(self._projection, events, tx),  # type: ignore[misc]
-                )
-            except _NOT_THE_EVENT:
-                raise
-            except Exception as error:
-                first, last = events[0], events[-1]
-                where = f"{first.session_id} {first.sequence} and {last.session_id} {last.sequence}"
-                why = reason(error).partition(":")[0]
-                raise RebuildRefused(reason=f"{self._name} failed between {where}: {why}") from error
+                async with asyncio.TaskGroup() as tasks:
+                    reading = tasks.create_task(self._read(page[-1][0], size, upto))
+                    await self._apply(slot, place, page)
+            except BaseExceptionGroup as failed:
+                raise failed.exceptions[0] from failed
             progress(len(page))
-            place = Place(place.version, place.tables, after, place.fence)
+            place = Place(place.version, place.tables, page[-1][0], place.fence)
+            took = time.monotonic() - began
+            if took > _LONG_SECONDS:
+                size = max(self._batch // 4, size // 2)
+            elif took < _LONG_SECONDS / 4:
+                size = min(4 * self._batch, 2 * size)
+            page = reading.result()
+        return place
+
+    async def _read(self, after: FeedPosition, size: int, upto: FeedPosition | None) -> _Page:
+        page = await self._feed.read(after, size)
+        return page if upto is None else [read for read in page if read[0] <= upto]
+
+    async def _apply(self, slot: Slot, place: Place, page: _Page) -> None:
+        events = feed_events(self._projection, [stored for _, stored in page])
+        try:
+            await self._slots.step(
+                self._name,
+                slot,
+                place.fence,
+                place.at,
+                page[-1][0],
+                _LEASE_SECONDS,
+                lambda tx: apply_all(self._projection, events, tx),
+            )
+        except _NOT_THE_EVENT:
+            raise
+        except Exception as error:
+            first, last = page[0][1], page[-1][1]
+            where = f"{first.session_id} {first.sequence} and {last.session_id} {last.sequence}"
+            why = reason(error).partition(":")[0]
+            raise RebuildRefused(reason=f"{self._name} failed between {where}: {why}") from error
 
     async def _level(self, shadow: Place, progress: Progress) -> tuple[Place, Place]:
         """Both at the same place, the served one stopped there."""

@@ -16,7 +16,7 @@ from domain.events.envelope import StoredEvent
 from domain.events.session import SessionErased
 from domain.ports import Feed, FeedEvent, FeedPosition, FeedProjection, Transaction
 from infra.postgres.feed_slots import ClaimLost, Place, PostgresFeedSlots, Slot
-from services.projector.applying import OUTAGES, apply_all, feed_event, reason
+from services.projector.applying import OUTAGES, apply_all, feed_events, reason
 
 _log = structlog.get_logger(__name__)
 
@@ -132,7 +132,7 @@ class Feeder:
         page = await self._feed.read(place.at, self._batch)
         if not page:
             return place, False
-        events = [feed_event(stored) for _, stored in page]
+        events = feed_events(self._projection, [stored for _, stored in page])
         after = page[-1][0]
         await self._erase_elsewhere(events)
         try:
@@ -142,20 +142,20 @@ class Feeder:
         except Exception as error:  # noqa: BLE001 - one of them is poison, whatever it is
             _log.warning("a page is applied one by one", projection=self._projection.name, error=type(error).__name__)
             await self._one_by_one(place, page)
-        self._page_read(len(events))
+        self._page_read(len(page))
         return Place(place.version, place.tables, after, place.fence), len(page) == self._batch
 
     async def _one_by_one(self, place: Place, page: list[tuple[FeedPosition, StoredEvent]]) -> None:
         at = place.at
         for position, stored in page:
             here = Place(place.version, place.tables, at, place.fence)
-            event = feed_event(stored)
+            events = feed_events(self._projection, [stored])
             try:
-                await self._commit(here, position, lambda tx, event=event: apply_all(self._projection, [event], tx))  # type: ignore[misc]
+                await self._commit(here, position, lambda tx, events=events: apply_all(self._projection, events, tx))  # type: ignore[misc]
             except _NOT_THE_EVENT:
                 raise
             except Exception as error:  # noqa: BLE001 - the projection's own code
-                await self._park(here, position, event, reason(error))
+                await self._park(here, position, events[0], reason(error))
             at = position
 
     async def _park(self, place: Place, position: FeedPosition, event: FeedEvent, why: str) -> None:

@@ -38,8 +38,8 @@ class Left(msgspec.Struct, frozen=True):
 
 
 async def rebuild_pool(dsn: str, *, size: int) -> Pool:
-    """Connections of the worker role for a rebuild. Rows are looked up by key only. What is built and then lost with the
-    server is built again, so that its commits do not wait for the disk; a flip does."""
+    """Connections of the worker role for a rebuild. Rows are looked up by key only. What is built and then lost
+    with the server is built again, so that its commits do not wait for the disk; a flip does."""
     return await create_pool(
         dsn, size=size, application="turnlog rebuild", planner={**POINT_LOOKUPS, "synchronous_commit": "off"}
     )

@@ -112,6 +112,10 @@ UPDATE public.feed_projections
 SET slot = $3, fence = fence + 1, runner = NULL, expires_at = NULL
 WHERE name = $1 AND slot = $2;
 
+-- name: may_take_long
+-- Until the end of the transaction.
+SELECT set_config('statement_timeout', $1::text, true);
+
 -- name: difference
 -- Statement that tells rows which only one of two tables has, with the session where the row names one.
 SELECT format(

@@ -10,9 +10,10 @@ ORDER BY place;
 SELECT pg_advisory_xact_lock($1::bigint);
 
 -- name: load_heads
--- A statement after the lock's: a statement's snapshot is older than its wait for a lock.
+-- A statement after the lock's: a statement's snapshot is older than its wait for a lock. One row a session, also where
+-- there is none yet, since it tells the time: decisions go by this clock alone, as leases do, whatever the hosts' clocks say.
 SELECT
-    s.session_id::text AS session_id, s.agent_id, s.component, s.last_sequence, s.head_hash,
+    wanted.session_id, clock_timestamp() AS now, s.session_id IS NOT NULL AS known, s.agent_id, s.component, s.last_sequence, s.head_hash,
     s.active_turn_id::text AS active_turn_id, s.tip_turn_id::text AS tip_turn_id, s.fence, s.queue_state,
     s.next_enqueue_sequence, s.queued_count, s.closing, s.turns_generation, s.messages_generation,
     s.created_at, s.last_event_at, s.closed_at,
@@ -22,7 +23,7 @@ SELECT
     ) AS claim_live,
     extract(EPOCH FROM clock_timestamp() - c.last_frame_at)::float8 AS claim_silent_seconds
 FROM unnest($1::text[]) AS wanted (session_id)
-INNER JOIN sessions AS s ON s.session_id = wanted.session_id::uuid
+LEFT JOIN sessions AS s ON s.session_id = wanted.session_id::uuid
 LEFT JOIN claims AS c ON c.session_id = s.session_id
 LEFT JOIN workers AS w ON w.worker_id = c.worker_id;
 
