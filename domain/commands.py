@@ -106,8 +106,8 @@ class ForkTurn(Command, frozen=True, kw_only=True, tag="fork_turn"):
 
 
 class RegenerateTurn(Command, frozen=True, kw_only=True, tag="regenerate_turn"):
-    """Run a terminal turn's input again in its place. `sequence`: keep it up to that checkpoint, and ask the model again
-    from there."""
+    """Run a terminal turn's input again in its place. `sequence`: keep it up to that checkpoint, and ask the model
+    again from there."""
 
     SENT = ("source_turn_id", "replace_original", "additional_instructions")
 
