@@ -7,10 +7,13 @@ from infra.postgres.agentos_names import PostgresAgentOSNames
 from services.gateway.deps import GatewayDeps
 from services.gateway.dialects.agentos.answers import HANDLERS
 from services.gateway.dialects.agentos.finding import Finder
-from services.gateway.dialects.agentos.routes import create, resume, runs
+from services.gateway.dialects.agentos.routes import checkpoints, continuing, create, resume, runs
 
 _ROUTES = [
     create.create_run,
+    continuing.continue_run,
+    checkpoints.list_checkpoints,
+    checkpoints.get_checkpoint,
     runs.get_run,
     runs.list_runs,
     runs.cancel_run,

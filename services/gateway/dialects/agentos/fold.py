@@ -80,6 +80,10 @@ class Fold:
                 self.events.append(event)
         return made
 
+    def events_after(self, index: int) -> list[Event]:
+        """Those of `events` with a higher index."""
+        return [event for event in self.events if event["event_index"] > index]
+
     def _jump(self, attempt: int) -> None:
         self.index = max(self.index, (attempt - 1) * ATTEMPT_BASE - 1)
 
