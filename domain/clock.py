@@ -9,15 +9,20 @@ from domain.ids import Micros
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Clock(Protocol):
+class Monotonic(Protocol):
+    """What measures durations in one process: all the time that the pipeline and workers get. What they judge and store
+    goes by the store's clock, since hosts' clocks may be hours apart."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; comparable within one process only."""
+        ...
+
+
+class Clock(Monotonic, Protocol):
     """Source of time of one process."""
 
     def now(self) -> Micros:
         """Wall clock in microseconds since the epoch, UTC."""
-        ...
-
-    def monotonic(self) -> float:
-        """Seconds that never go back; comparable within one process only."""
         ...
 
 

@@ -68,7 +68,8 @@ class InterruptTurn(Command, frozen=True, kw_only=True, tag="interrupt_turn"):
 
 
 class ContinueTurn(Command, frozen=True, kw_only=True, tag="continue_turn"):
-    """Answer requirements of a paused turn; the answers carry `by` and `at`, which do not count when compared."""
+    """Answer requirements of a paused turn; the answers carry `by`, and get `at` when they are accepted; neither counts
+    when compared."""
 
     SENT = ("turn_id", "answers")
 
@@ -153,11 +154,12 @@ class RecordEvents(ExecutorCommand, frozen=True, kw_only=True, tag="record_event
 
 
 class PauseTurn(ExecutorCommand, frozen=True, kw_only=True, tag="pause_turn"):
-    """Wait for people; gives the claim back."""
+    """Wait for people; gives the claim back. `expires_in`: seconds from the pause, for questions that name no end."""
 
     attempt: int
     frame: int
     requirements: list[Requirement]
+    expires_in: float | None = None
 
 
 class FinishTurn(ExecutorCommand, frozen=True, kw_only=True, tag="finish_turn"):

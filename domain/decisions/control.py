@@ -1,6 +1,9 @@
 """What people do to a turn from outside: cancel, interrupt, answer."""
 
+import msgspec
+
 from domain import commands, replies
+from domain.clock import rfc3339
 from domain.decisions.decision import Decision, Draftsman, Limits
 from domain.decisions.queue import open_if_empty, settle
 from domain.errors import (
@@ -75,7 +78,8 @@ def answer(draft: Draftsman, command: commands.ContinueTurn, limits: Limits) -> 
         raise TurnNotPaused(status=turn.status)
     for tool_call_id, given in command.answers.items():
         if asked[tool_call_id].answer is None:
-            draft.write(turn_events.TurnAnswered(tool_call_id=tool_call_id, answer=given), turn.turn_id)
+            stamped = msgspec.structs.replace(given, at=rfc3339(draft.at))
+            draft.write(turn_events.TurnAnswered(tool_call_id=tool_call_id, answer=stamped), turn.turn_id)
     if turn.status == "paused" and not turn.continued and not turn.open_requirements():
         draft.write(turn_events.TurnContinued(), turn.turn_id)
     return _reply(draft, turn)

@@ -1,13 +1,16 @@
 """What the claim holder may write. The fence is checked here, in the transaction that assigns the sequence."""
 
+import msgspec
+
 from domain import commands, replies
+from domain.clock import rfc3339
 from domain.decisions.claim import start_next
 from domain.decisions.decision import Decision, Draftsman, Limits
 from domain.decisions.queue import settle
 from domain.errors import StaleFence
 from domain.events import turn as turn_events
-from domain.ids import TurnId
-from domain.parts import Failure
+from domain.ids import Micros, TurnId
+from domain.parts import Failure, Requirement
 from domain.turn import Turn
 
 
@@ -42,12 +45,19 @@ def pause(draft: Draftsman, command: commands.PauseTurn, limits: Limits) -> Deci
             turn_events.TurnPaused(
                 attempt=command.attempt,
                 frame=command.frame,
-                requirements=command.requirements,
+                requirements=_expiring(command.requirements, command.expires_in, draft.at),
                 next_frame=command.frame + 1,
             ),
             active.turn_id,
         )
     return _reply(draft, active)
+
+
+def _expiring(requirements: list[Requirement], seconds: float | None, at: Micros) -> list[Requirement]:
+    if not seconds:
+        return requirements
+    end = rfc3339(Micros(at + round(seconds * 1_000_000)))
+    return [r if r.expires_at is not None else msgspec.structs.replace(r, expires_at=end) for r in requirements]
 
 
 def finish(draft: Draftsman, command: commands.FinishTurn, limits: Limits) -> Decision:

@@ -37,8 +37,7 @@ class MemoryPipeline:
             raise StoreUnavailable()
         member = Member(command, deadline or float("inf"), asyncio.get_running_loop().create_future())
         batch = SessionBatch(
-            self._store.load(command.session_id),
-            now=self._clock.now(),
+            self._store.load(command.session_id, self._clock.now()),
             ids=self._ids,
             limits=self._settings.limits,
             payload_bytes=self._settings.payload_bytes,

@@ -65,17 +65,17 @@ class MemoryEventStore:
         early = next(fits, len(self._feed))
         return FeedPosition(early, early)
 
-    def load(self, session_id: SessionId) -> Loaded:
-        """What a decision needs: all of the session's turns."""
+    def load(self, session_id: SessionId, now: Micros) -> Loaded:
+        """What a decision needs at that time: all of the session's turns."""
         stream = self._streams.get(session_id)
         if stream is None:
-            return Loaded(state=SessionState(session_id=session_id, turns={}), replies={})
+            return Loaded(state=SessionState(session_id=session_id, turns={}), replies={}, now=now)
         claim = stream.state.claim
         if claim is not None:
             live = claim.worker_id in self.live_workers
             claim = Claim(turn_id=claim.turn_id, fence=claim.fence, worker_id=claim.worker_id, live=live)
         state = msgspec.structs.replace(stream.state, claim=claim)
-        return Loaded(state=state, replies=stream.replies, last_event_at=stream.last_event_at)
+        return Loaded(state=state, replies=stream.replies, now=now, last_event_at=stream.last_event_at)
 
     def commit(self, batch: SessionBatch) -> None:
         """Take over what a batch decided."""

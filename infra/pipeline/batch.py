@@ -37,10 +37,12 @@ class KeptReply(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, kw_only=True):
-    """A session as read under its lock. `last_event_at`: 0 where there is none."""
+    """A session as read under its lock. `now`: on the store's clock, which is everybody's; `last_event_at`: 0 where
+    there is none."""
 
     state: SessionState
     replies: dict[str, KeptReply]
+    now: Micros
     last_event_at: Micros = Micros(0)
 
 
@@ -54,17 +56,15 @@ class Birth(msgspec.Struct, frozen=True):
 class SessionBatch:
     """Decides commands of one session in order; afterwards it holds everything that one transaction must write."""
 
-    def __init__(
-        self, loaded: Loaded, *, now: Micros, ids: IdSource, limits: Limits, payload_bytes: int, birth: Birth
-    ) -> None:
+    def __init__(self, loaded: Loaded, *, ids: IdSource, limits: Limits, payload_bytes: int, birth: Birth) -> None:
         self._before = loaded.state
         self._ids = ids
         self._limits = limits
         self._payload_bytes = payload_bytes
         self._birth = birth
         self.state = loaded.state
-        # A clock that was set back, or another machine's that is ahead, must not make a session's times go back.
-        self.at = max(now, loaded.last_event_at)
+        # A clock that was set back, or that of a standby that took over, must not make a session's times go back.
+        self.at = max(loaded.now, loaded.last_event_at)
         self.known = loaded.replies
         self.fresh_replies: dict[str, KeptReply] = {}
         self.events: list[StoredEvent] = []

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from domain.clock import Clock, IdSource
+from domain.clock import IdSource
 from domain.commands import CreateSession
 from domain.errors import TurnlogError
 from domain.ids import Generation, SessionId
@@ -62,9 +62,8 @@ class GroupResult(msgspec.Struct):
 class GroupTransaction:
     """Runs groups; holds no connection and no state of sessions between them."""
 
-    def __init__(self, versions: Versions, clock: Clock, ids: IdSource, settings: PipelineSettings) -> None:
+    def __init__(self, versions: Versions, ids: IdSource, settings: PipelineSettings) -> None:
         self._versions = versions
-        self._clock = clock
         self._ids = ids
         self._settings = settings
         self._generations = Generations()
@@ -105,7 +104,6 @@ class GroupTransaction:
             return [(member, mismatch) for member in group]
         batch = SessionBatch(
             loaded,
-            now=self._clock.now(),
             ids=self._ids,
             limits=self._settings.limits,
             payload_bytes=self._settings.payload_bytes,

@@ -23,14 +23,15 @@ _ALL = 1_000_000
 
 async def load(connection: Any, members: dict[SessionId, list[Member]]) -> dict[SessionId, Loaded]:
     """The sessions of a group whose locks this transaction holds. A session that does not exist has no head."""
-    found = {
-        session_id: Loaded(state=SessionState(session_id=session_id, turns={}), replies={}) for session_id in members
-    }
+    found: dict[SessionId, Loaded] = {}
     for row in await connection.fetch(_SQL["load_heads"], list(members)):
-        loaded = found[row["session_id"]]
-        loaded.state.head = head_of(row)
-        loaded.state.claim = claim_of(row)
-        loaded.last_event_at = Micros(row["last_event_at"])
+        session_id = row["session_id"]
+        loaded = Loaded(state=SessionState(session_id=session_id, turns={}), replies={}, now=Micros(row["now"]))
+        found[session_id] = loaded
+        if row["known"]:
+            loaded.state.head = head_of(row)
+            loaded.state.claim = claim_of(row)
+            loaded.last_event_at = Micros(row["last_event_at"])
     need = _Need()
     for session_id, group in members.items():
         if found[session_id].state.head is not None:

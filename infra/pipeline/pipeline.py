@@ -6,7 +6,7 @@ from collections.abc import Sequence as Many
 from typing import Self
 from zlib import crc32
 
-from domain.clock import Clock, IdSource
+from domain.clock import IdSource, Monotonic
 from domain.commands import Command
 from domain.errors import StoreUnavailable
 from domain.ports import Notifier, Outcome, SessionProjection
@@ -36,17 +36,18 @@ class Pipeline:
         *,
         projections: Many[SessionProjection],
         notifier: Notifier,
-        clock: Clock,
+        clock: Monotonic,
         ids: IdSource,
         settings: PipelineSettings | None = None,
     ) -> None:
         """`pool`: at least one connection a lane. `waiting_pool`: `settings.waiters` connections that block on advisory
-        locks, their lock_timeout `settings.lock_timeout` (see `infra.pipeline.pools`)."""
+        locks, their lock_timeout `settings.lock_timeout` (see `infra.pipeline.pools`). Of `clock` only the monotonic
+        scale is used, for deadlines: what is judged and stored goes by the database's clock."""
         self._settings = settings or PipelineSettings()
         self._pool = pool
         self._waiting_pool = waiting_pool
         self._clock = clock
-        transaction = GroupTransaction(Versions(projections), clock, ids, self._settings)
+        transaction = GroupTransaction(Versions(projections), ids, self._settings)
         self._runner = Runner(pool, transaction, notifier, clock, self._settings.wake_pool)
         self._lanes: list[Lane] = []
         self._pending: set[Member] = set()

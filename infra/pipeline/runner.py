@@ -7,7 +7,7 @@ from collections.abc import Sequence as Many
 
 import structlog
 
-from domain.clock import Clock
+from domain.clock import Monotonic
 from domain.errors import InternalFault, StoreUnavailable
 from domain.ports import Notifier
 from infra.pipeline.announce import announce
@@ -25,7 +25,9 @@ _LONGEST_PAUSE = 0.5
 class Runner:
     """One a process; keeps nothing between groups."""
 
-    def __init__(self, pool: Pool, transaction: GroupTransaction, notifier: Notifier, clock: Clock, wake: str) -> None:
+    def __init__(
+        self, pool: Pool, transaction: GroupTransaction, notifier: Notifier, clock: Monotonic, wake: str
+    ) -> None:
         self._pool = pool
         self._transaction = transaction
         self._notifier = notifier

@@ -12,7 +12,7 @@ from collections import deque
 import asyncpg
 import structlog
 
-from domain.clock import Clock
+from domain.clock import Monotonic
 from domain.commands import ClaimTurn
 from domain.errors import LockTimeout, NothingToClaim, StoreUnavailable
 from domain.ids import SessionId
@@ -30,7 +30,7 @@ class WaitingRoom:
     """At most `waiting_sessions` sessions, each with one task that lives as long as members wait."""
 
     def __init__(
-        self, pool: Pool, runner: Runner, clock: Clock, settings: PipelineSettings, tasks: asyncio.TaskGroup
+        self, pool: Pool, runner: Runner, clock: Monotonic, settings: PipelineSettings, tasks: asyncio.TaskGroup
     ) -> None:
         """`pool` has as many connections as may wait at once, with a lock_timeout of its own."""
         self._pool = pool

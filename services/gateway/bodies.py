@@ -139,11 +139,9 @@ class AnswerGiven(RequestBody):
     arguments: Annotated[dict[str, Any], AfterValidator(_safe_answer)] | None = None
     result: Annotated[Any, AfterValidator(_safe_answer)] = None
 
-    def answer(self, by: str, at: str) -> Answer:
-        """The answer as the domain has it."""
-        return Answer(
-            approved=self.approved, note=self.note, arguments=self.arguments, result=self.result, by=by, at=at
-        )
+    def answer(self, by: str) -> Answer:
+        """The answer as the domain has it; when it was given is the store's to say."""
+        return Answer(approved=self.approved, note=self.note, arguments=self.arguments, result=self.result, by=by)
 
 
 def _each_once(answers: list[AnswerGiven]) -> list[AnswerGiven]:

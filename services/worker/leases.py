@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 
 from domain import replies
-from domain.clock import Clock
+from domain.clock import Monotonic
 from domain.errors import Unavailable
 from domain.ids import Fence, SessionId, TurnId, WorkerId
 from infra.postgres.workers import Heartbeat, Held
@@ -50,7 +50,7 @@ class Leases:
         *,
         lease_seconds: float,
         heartbeat_seconds: float,
-        clock: Clock,
+        clock: Monotonic,
         on_lost: Callable[[str], None],
         on_interrupted: Callable[[str], None],
     ) -> None:

@@ -53,7 +53,7 @@ async def test_with_claimers_running_the_feed_inverts_and_loses_nothing(database
     plain = await asyncpg.connect(dsn)
     feed, reader = PostgresFeed(pool), Reader(plain)
     async with postgres_stand(dsn, pool) as one, open_pipeline(dsn) as second:
-        two = Stand(second, one.store, one.feed, one.leases, one.notifier, one.ids, one.clock)
+        two = Stand(second, one.store, one.feed, one.leases, one.notifier, one.ids)
         sessions = [await one.create() for _ in range(4)]
         workers = [await one.worker() for _ in range(4)]
         done = asyncio.Event()

@@ -156,6 +156,7 @@ class Queue(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(-10, 10))
     def time_passes(self, seconds: float) -> None:
+        assert self.stand.clock is not None
         if seconds < 0:
             self.stand.clock.set_back(-seconds)
         else:

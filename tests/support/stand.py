@@ -1,6 +1,5 @@
 """A store with its pipeline, and the commands that tests send most."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
@@ -9,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from domain import commands, replies
-from domain.clock import Clock, IdSource
+from domain.clock import IdSource
 from domain.commands import Command
 from domain.events.envelope import Draft, StoredEvent
 from domain.events.item import ItemCompleted, ItemFrames
@@ -37,7 +36,7 @@ from infra.postgres.feed import PostgresFeed
 from infra.postgres.pool import Pool
 from infra.postgres.store import PostgresEventStore
 from infra.postgres.workers import PostgresWorkers
-from infra.system import SystemIds
+from infra.system import SystemClock, SystemIds
 from projections.serving import session_projections
 
 R = TypeVar("R")
@@ -85,8 +84,9 @@ class Stand:
         leases: Leases,
         notifier: MemoryNotifier,
         ids: IdSource,
-        clock: ManualClock,
+        clock: ManualClock | None = None,
     ) -> None:
+        """`clock`: the store's, where a test can set it."""
         self.pipeline = pipeline
         self.store = store
         self.feed = feed
@@ -186,20 +186,12 @@ def memory_stand() -> Stand:
     return Stand(pipeline, store, store, MemoryLeases(store), notifier, ids, clock)
 
 
-class _WallClock(ManualClock):
-    """Wall time that a test sets, real monotonic time: the pipeline's deadlines are real."""
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-
 @asynccontextmanager
 async def open_pipeline(
     dsn: str,
     *,
     notifier: MemoryNotifier | None = None,
     settings: PipelineSettings | None = None,
-    clock: Clock | None = None,
     projections: Many[SessionProjection] = session_projections(),
 ) -> AsyncIterator[Pipeline]:
     """A pipeline as a process has it."""
@@ -211,7 +203,7 @@ async def open_pipeline(
             pools.waiting,
             projections=projections,
             notifier=notifier or MemoryNotifier(),
-            clock=clock or _WallClock(),
+            clock=SystemClock(),
             ids=SystemIds(),
             settings=bounds,
         ) as pipeline:
@@ -228,10 +220,6 @@ async def postgres_stand(
     projections: Many[SessionProjection] = session_projections(),
 ) -> AsyncIterator[Stand]:
     """The same on PostgreSQL: `dsn` for the pipeline, `pool` for reads."""
-    notifier, clock = MemoryNotifier(), _WallClock()
-    async with open_pipeline(
-        dsn, notifier=notifier, settings=settings, clock=clock, projections=projections
-    ) as pipeline:
-        yield Stand(
-            pipeline, PostgresEventStore(pool), PostgresFeed(pool), PostgresLeases(pool), notifier, SystemIds(), clock
-        )
+    notifier = MemoryNotifier()
+    async with open_pipeline(dsn, notifier=notifier, settings=settings, projections=projections) as pipeline:
+        yield Stand(pipeline, PostgresEventStore(pool), PostgresFeed(pool), PostgresLeases(pool), notifier, SystemIds())

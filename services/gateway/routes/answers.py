@@ -2,7 +2,6 @@
 
 from litestar import Response, post
 
-from domain.clock import rfc3339
 from domain.commands import ContinueTurn
 from domain.ids import CommandKey
 from services.gateway import bodies, shapes
@@ -30,7 +29,6 @@ async def continue_turn(
     command_key = deps.ids.uuid7() if key is None else idempotency_key(key)
     body = await bodies.read(request, bodies.ContinueTurn)
     turn_id = await turn_id_of(deps, registration.session_id, turn_ref)
-    at = rfc3339(deps.clock.now())
     answer = await deps.agent.execute(
         ContinueTurn(
             session_id=registration.session_id,
@@ -38,7 +36,7 @@ async def continue_turn(
             by=registration.user_id,
             trace=trace_of(request),
             turn_id=turn_id,
-            answers={given.tool_call_id: given.answer(registration.user_id, at) for given in body.answers},
+            answers={given.tool_call_id: given.answer(registration.user_id) for given in body.answers},
         )
     )
     return accepted(answer)
