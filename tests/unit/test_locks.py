@@ -17,7 +17,7 @@ def pins(lock: str) -> dict[str, str]:
 
 
 def test_there_are_locks() -> None:
-    assert {lock.name for lock in LOCKS} == {"bench.lock", "bootstrap.lock", "dev.lock", "runtime.lock"}
+    assert {lock.name for lock in LOCKS} == {"bench.lock", "bootstrap.lock", "dev.lock", "runtime.lock", "system.lock"}
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
