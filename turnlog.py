@@ -27,6 +27,7 @@ from typing import Any, Literal, TypeVar
 from domain.parts import Answer, FilePart, Part, Requirement, TextPart
 
 __all__ = [
+    "IDEMPOTENT",
     "Answer",
     "Fate",
     "FilePart",
@@ -43,9 +44,21 @@ __all__ = [
     "Turn",
     "Usage",
     "asked",
+    "idempotent",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Thing = TypeVar("Thing")
+
+IDEMPOTENT = "__turnlog_idempotent__"
+"""Name of the mark that `idempotent` leaves."""
+
+
+def idempotent(thing: Thing) -> Thing:
+    """Mark a tool's function, a step's function or an Agno agent, team or step: it may run again after a crash whose
+    outcome is not known. Below `@tool`, if that is used. Returns the same object."""
+    setattr(thing, IDEMPOTENT, True)
+    return thing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
