@@ -7,7 +7,16 @@ from infra.postgres.agentos_names import PostgresAgentOSNames
 from services.gateway.deps import GatewayDeps
 from services.gateway.dialects.agentos.answers import HANDLERS
 from services.gateway.dialects.agentos.finding import Finder
-from services.gateway.dialects.agentos.routes import checkpoints, continuing, create, resume, runs
+from services.gateway.dialects.agentos.routes import (
+    checkpoints,
+    continuing,
+    create,
+    discovery,
+    resume,
+    runs,
+    session_runs,
+    sessions,
+)
 
 _ROUTES = [
     create.create_run,
@@ -19,6 +28,21 @@ _ROUTES = [
     runs.cancel_run,
     resume.resume_run,
     resume.watch_run,
+    sessions.list_sessions,
+    sessions.create_session,
+    sessions.get_session,
+    sessions.rename_session,
+    sessions.change_session,
+    sessions.delete_session,
+    sessions.delete_sessions,
+    session_runs.list_session_runs,
+    session_runs.list_previews,
+    session_runs.get_session_run,
+    discovery.health,
+    discovery.info,
+    discovery.config,
+    discovery.list_components,
+    discovery.get_component,
 ]
 
 
@@ -31,7 +55,8 @@ def router(deps: GatewayDeps) -> list[Router]:
     return [
         Router(
             path=prefix,
-            route_handlers=_ROUTES,
+            # At the root that path is the page's.
+            route_handlers=_ROUTES if prefix == "/" else [*_ROUTES, discovery.home],
             dependencies={"finder": Provide(lambda: finder, sync_to_thread=False)},
             exception_handlers=HANDLERS,
             include_in_schema=False,

@@ -69,7 +69,7 @@ class Form:
             raise Refused(400, f"Invalid JSON in {name} field") from error
         if not isinstance(said, list) or not all(isinstance(one, dict) for one in said):
             raise Refused(400, f"Invalid structure or content for {name}: expected a JSON array of objects")
-        if not _storable(said):
+        if not storable(said):
             raise Refused(400, f"Invalid structure or content for {name}: numbers or text that cannot be kept")
         return said
 
@@ -117,10 +117,10 @@ def _json(text: str) -> Any:
         said = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return None
-    return said if _storable(said) else None
+    return said if storable(said) else None
 
 
-def _storable(value: Any) -> bool:
+def storable(value: Any) -> bool:
     """PostgreSQL's json keeps it, and whoever reads it gets it back."""
     stack = [value]
     while stack:

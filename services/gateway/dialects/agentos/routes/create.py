@@ -9,9 +9,10 @@ from domain.commands import SubmitTurn
 from domain.errors import IdempotencyMismatch, TurnIdTaken
 from domain.ids import CommandKey, TurnId
 from domain.parts import Part, TextPart
+from infra.postgres.registrations import Registration
 from services.gateway.auth import Access
 from services.gateway.dialects.agentos.answers import Refused
-from services.gateway.dialects.agentos.finding import Finder, TurnFacts
+from services.gateway.dialects.agentos.finding import Finder, TurnFacts, session_metadata
 from services.gateway.dialects.agentos.forms import Form, HttpRequest, read_form
 from services.gateway.dialects.agentos.opening import name_for_key, open_session
 from services.gateway.dialects.agentos.routes.common import Find, IdempotencyKey, paths
@@ -50,6 +51,7 @@ async def create_run(
     name = form.text("session_id") or _session_for(finder, request, key)
     registration = await open_session(finder, request, component, name, form.text("user_id"))
     access = await finder.session(request, name)
+    await _begun_with(finder, registration, extra)
     count(finder.deps, registration)
     run_id = await _run_id(finder, access, form)
     files = await kept(finder.deps, form.files)
@@ -91,6 +93,16 @@ def _session_for(finder: Finder, request: HttpRequest, key: str | None) -> str:
         return finder.deps.ids.uuid7()
     owner = finder.deps.authenticator.owner(request)
     return name_for_key(f"{owner.user_id}\x00{owner.workspace_id}", idempotency_key(key))
+
+
+async def _begun_with(finder: Finder, registration: Registration, extra: dict[str, Any]) -> None:
+    """The state that the session was created with is what its first run begins with."""
+    state = session_metadata(registration).get("session_state")
+    if state is None or "session_state" in extra:
+        return
+    head = (await finder.deps.agent.heads([registration.session_id])).heads.get(registration.session_id)
+    if head is not None and head.last_sequence <= 1:
+        extra["session_state"] = state
 
 
 async def _run_id(finder: Finder, access: Access, form: Form) -> str | None:
