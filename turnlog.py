@@ -9,7 +9,8 @@ An agent is an async generator function that takes a `Turn` and yields what happ
         yield ToolResult(tool_call_id="c1", output="…")
 
 The generator goes on after a `ToolCall` only once the call and its start are committed: run the tool after the yield.
-Returning completes the turn, raising fails it.
+Returning completes the turn, raising fails it. What is stored and shown of an exception is the name of its type, since
+its text may quote a secret; raise `AgentError("…")` to tell people more.
 
 After a crash, a deploy or a pause another worker starts the generator again from its beginning. What it yields up to
 the last finished tool or pause is in the log already and is not shown again; a result that is in the log is what `yield
@@ -28,6 +29,7 @@ from domain.parts import Answer, FilePart, Part, Requirement, TextPart
 
 __all__ = [
     "IDEMPOTENT",
+    "AgentError",
     "Answer",
     "Fate",
     "FilePart",
@@ -59,6 +61,16 @@ def idempotent(thing: Thing) -> Thing:
     outcome is not known. Below `@tool`, if that is used. Returns the same object."""
     setattr(thing, IDEMPOTENT, True)
     return thing
+
+
+class AgentError(Exception):
+    """Raise it to fail the turn with a message for people: `message` (at most 2,000 characters of it) is kept for ever
+    and shown to whoever may read the session, so put nothing secret in it. `retryable`: trying again may help."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

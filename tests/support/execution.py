@@ -6,6 +6,20 @@ from services.worker.executor.bounds import Bounds
 from services.worker.executor.executor import Executor, Tools
 from tests.support.collector import Collector, Shown, SteadyLease
 
+SECRET = "hunter2-SECRET"
+
+
+def assert_nowhere(bench: "Bench", mark: str) -> None:
+    """Neither stored, private parts and kept replies included, nor shown."""
+    said = mark.encode()
+    assert bench.store.events
+    for event in bench.store.events:
+        assert said not in event.payload
+        assert said not in (event.private or b"")
+        assert said not in event.metadata
+    assert not any(said in reply for reply in bench.store.kept.values())
+    assert mark not in repr(vars(bench.shown))
+
 
 class Bench:
     """One session and what an executor needs."""

@@ -19,7 +19,7 @@ from domain.runtime import Runtime
 from domain.texts import made_safe
 from services.worker.executor.asking import askable
 from services.worker.executor.bounds import Bounds
-from services.worker.executor.failures import failure_of
+from services.worker.executor.failures import failure_of, place_of
 from services.worker.executor.gate import CommitGate
 from services.worker.executor.interrupt import StopWish
 from services.worker.executor.lease import Lease
@@ -215,6 +215,7 @@ class Executor:
             turn=self.claim.turn_id,
             code=error.code,
             error=type(failed).__name__,
+            error_at=place_of(failed),
         )
         return Outcome(kind="failed", error=error)
 

@@ -12,9 +12,9 @@ from domain.expand import expand
 from domain.parts import Answer, Requirement
 from services.worker.executor.bounds import Bounds
 from services.worker.runtimes.callable import CallableRuntime
-from tests.support.execution import Bench
+from tests.support.execution import SECRET, Bench, assert_nowhere
 from tests.support.waiting import eventually
-from turnlog import Pause, Reasoning, RuntimeEvent, ToolCall, ToolProgress, ToolResult, Turn, Usage
+from turnlog import AgentError, Pause, Reasoning, RuntimeEvent, ToolCall, ToolProgress, ToolResult, Turn, Usage
 
 
 def bench(function: Any, **bounds: Any) -> Bench:
@@ -328,15 +328,33 @@ async def test_a_released_turn_is_handed_back_with_what_it_had() -> None:
 async def test_errors_of_agents_are_told_without_a_trace() -> None:
     async def agent(turn: Turn) -> AsyncIterator[Any]:
         yield "half"
-        raise KeyError("secret\nsecond line")
+        try:
+            raise OSError(f"postgresql://me:{SECRET}@db/x")
+        except OSError as error:
+            raise KeyError(SECRET) from error
 
     b = bench(agent)
     turn = await b.turn("go")
     (failed,) = b.store.data(turn, "turn.failed")
     assert failed.error.code == "agent_error"
-    assert failed.error.message == "KeyError: 'secret\\nsecond line'"
-    assert "Traceback" not in failed.error.message
+    assert failed.error.message == "KeyError"
     assert b.store.data(turn, "item.completed")[0].partial
+    assert_nowhere(b, SECRET)
+
+
+async def test_an_agent_error_is_told_as_it_is_but_for_its_length() -> None:
+    async def agent(turn: Turn) -> AsyncIterator[Any]:
+        yield "half"
+        raise AgentError("No printer\nis there.\x00" + "x" * 3000, retryable=turn.input == "go")
+
+    b = bench(agent)
+    (failed,) = b.store.data(await b.turn("go"), "turn.failed")
+    assert failed.error.code == "agent_error"
+    assert failed.error.message.startswith("No printer\nis there.\ufffdxxx")
+    assert len(failed.error.message) == 2000
+    assert failed.error.retryable
+    (failed,) = b.store.data(await b.turn("stay"), "turn.failed")
+    assert not failed.error.retryable
 
 
 @pytest.mark.parametrize(

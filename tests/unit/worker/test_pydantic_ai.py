@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry, Tool, ToolReturn
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -32,8 +32,9 @@ from services.worker.executor.bounds import Bounds
 from services.worker.executor.interrupt import StopWish
 from services.worker.executor.leg import Leg, read_start
 from services.worker.runtimes.pydantic_ai import PydanticAIRuntime, messages
-from tests.support.execution import Bench
+from tests.support.execution import SECRET, Bench, assert_nowhere
 from tests.support.waiting import eventually
+from turnlog import AgentError
 
 Step = str | list[DeltaToolCall]
 
@@ -308,13 +309,61 @@ async def test_errors_of_models_do_not_quote_the_provider() -> None:
 
 async def test_a_tool_that_raises_fails_the_turn_and_has_its_error_recorded() -> None:
     def broken() -> str:
-        raise ValueError("no\nsecond line")
+        raise ValueError("no")
 
     script = Script([call("broken")])
     b = bench(Agent(script.model, tools=[broken]))
     turn = await b.turn("go")
-    assert b.store.data(turn, "tool_result.snapshot")[0].output == "ValueError: no"
-    assert b.store.data(turn, "turn.failed")[0].error.message == "ValueError: no"
+    assert b.store.data(turn, "tool_result.snapshot")[0].output == "ValueError"
+    assert b.store.data(turn, "turn.failed")[0].error.message == "ValueError"
+
+
+async def test_a_tools_agent_error_is_told_to_people() -> None:
+    def broken() -> str:
+        raise AgentError("The printer is out of paper.", retryable=True)
+
+    script = Script([call("broken")])
+    b = bench(Agent(script.model, tools=[broken]))
+    turn = await b.turn("go")
+    assert b.store.data(turn, "tool_result.snapshot")[0].output == "The printer is out of paper."
+    error = b.store.data(turn, "turn.failed")[0].error
+    assert (error.code, error.message, error.retryable) == ("agent_error", "The printer is out of paper.", True)
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        OSError(f"postgresql://me:{SECRET}@db/x"),
+        ExceptionGroup(SECRET, [ValueError(SECRET)]),
+        UserError(SECRET),
+        UnexpectedModelBehavior(SECRET, body=SECRET),
+        ModelAPIError("m-1", SECRET),
+        type("Own", (AgentRunError,), {})(SECRET),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("where", ["tool", "model", "instructions"])
+async def test_the_text_of_an_exception_is_stored_and_shown_nowhere(where: str, raised: Exception) -> None:
+    def broken() -> str:
+        raise raised
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield "half"
+        raise raised
+
+    model = Script([call("broken")]).model if where == "tool" else FunctionModel(stream_function=stream)
+    agent = Agent(model, tools=[broken])
+    if where == "instructions":
+
+        @agent.instructions
+        def instructed() -> str:
+            raise raised
+
+    b = bench(agent)
+    turn = await b.turn("go")
+    (failed,) = b.store.data(turn, "turn.failed")
+    assert type(raised).__name__ in failed.error.message
+    assert_nowhere(b, SECRET)
 
 
 async def test_a_failed_first_turn_does_not_cost_the_system_prompt() -> None:

@@ -1,6 +1,7 @@
-"""Errors of models and of the agent loop, told without what a provider answered: that may quote a prompt."""
+"""Errors of models and of the agent loop, told without what a provider answered or a tool said: that may quote a prompt
+or a secret."""
 
-from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError
+from pydantic_ai.exceptions import AgentRunError, ModelAPIError, ModelHTTPError, UsageLimitExceeded
 
 from domain.runtime import RuntimeFailed
 
@@ -16,5 +17,7 @@ def told(error: AgentRunError) -> RuntimeFailed:
         )
     if isinstance(error, ModelAPIError):
         return RuntimeFailed("model_error", f"{name}: the model {error.model_name} cannot be reached.", retryable=True)
-    lines = error.message.strip().splitlines()
-    return RuntimeFailed("agent_error", f"{name}: {lines[0][:300]}" if lines else name)
+    if type(error) is UsageLimitExceeded:
+        # The loop's own words: limits and counts.
+        return RuntimeFailed("agent_error", f"{name}: {error.message[:300]}")
+    return RuntimeFailed("agent_error", name)

@@ -1,5 +1,8 @@
 """Stands around every tool body: `tool.started` is committed before it runs, recorded results are given back
-instead."""
+instead.
+
+What a model is told of a failed tool is its author's to say (`ModelRetry`, `ToolFailed`) and is recorded as the result,
+which viewers see too. Any other exception ends the run; of it the type is recorded (or an `AgentError`'s message)."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
