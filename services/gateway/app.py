@@ -8,6 +8,7 @@ from litestar.di import Provide
 
 from services.gateway import openapi
 from services.gateway.deps import GatewayDeps
+from services.gateway.dialects.agentos.answers import with_agentos
 from services.gateway.dialects.agentos.app import router as agentos_router
 from services.gateway.loopback import guard
 from services.gateway.problems import HANDLERS
@@ -82,7 +83,7 @@ def create_app(deps: GatewayDeps) -> Litestar:
     return Litestar(
         route_handlers=[*ROUTES, page.assets(), *agentos_router(deps)],
         dependencies={"deps": Provide(lambda: deps, sync_to_thread=False)},
-        exception_handlers=HANDLERS,
+        exception_handlers=with_agentos(HANDLERS, settings.agentos.prefix),
         middleware=[guard(frozenset(origins))] if deps.authenticator.off else [],
         cors_config=_cors(origins) if origins else None,
         openapi_config=openapi.config(version("turnlog")),

@@ -92,6 +92,24 @@ def _frameworks(_: Request[Any, Any, Any], error: HTTPException) -> Response[byt
     return json_answer({"detail": words.get(status, "Bad Request")}, status, dict(error.headers or {}))
 
 
+_STEPS = ("agents", "teams", "workflows", "sessions", "config", "info", "health", "eval-runs", "models")
+
+
+def with_agentos(handlers: ExceptionHandlersMap, prefix: str) -> ExceptionHandlersMap:
+    """Handlers for the whole app: a path that no route has is answered in AgentOS's words where it is one of its."""
+    if prefix == "off":
+        return handlers
+    root = prefix.rstrip("/")
+    ours: tuple[str, ...] = (root + "/",) if root else tuple(f"/{step}" for step in _STEPS)
+    others: Any = handlers[HTTPException]
+
+    def handle(request: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:
+        answer: Response[Any] = (_frameworks if request.url.path.startswith(ours) else others)(request, error)
+        return answer
+
+    return {**handlers, HTTPException: handle}
+
+
 def _strange(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     log_unexpected(request, error)
     return json_answer({"detail": f"Internal server error ({type(error).__name__})"}, 500)

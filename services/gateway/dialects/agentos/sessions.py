@@ -64,7 +64,7 @@ def name_of(registration: Registration, turns: list[TurnSummary]) -> str:
 
 def updated_at(registration: Registration, turns: list[TurnSummary]) -> str:
     ended = [parse_rfc3339(turn.finished_at or turn.queued_at) for turn in turns[-1:]]
-    return iso(max(registration.changed_at, *ended))
+    return iso(max([registration.changed_at, *ended]))
 
 
 def session_row(

@@ -62,7 +62,7 @@ async def _resumed(
     except (SessionNotFound, TurnNotFound):
         return Response(
             meta("error", {"error": f"Run {run_id} not found in buffer or database"}),
-            media_type="text/event-stream; charset=utf-8",
+            media_type="text/event-stream",
         )
     reader = finder.reader(found.component, found.registration, found.turn)
     loaded = await reader.load(found.turn.last_sequence if found.turn.terminal else None)
