@@ -73,9 +73,15 @@ class Runner:
                 try:
                     blocked += await self.commit(self._pool, [member], try_locks)
                 except FAULTS as error:
-                    refused = refusal(error)
+                    refused = refusal(error, member.command)
                     if refused is not None:
-                        _log.error("command refused by the store", error=type(error).__name__)
+                        _log.error(
+                            "command refused by the store",
+                            command=type(member.command).__name__,
+                            error=type(error).__name__,
+                            constraint=getattr(error, "constraint_name", None),
+                            code=refused.code,
+                        )
                         member.settle(refused)
                         break
                     left = max(0.0, member.deadline - self._clock.monotonic())
