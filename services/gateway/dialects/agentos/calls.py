@@ -209,5 +209,8 @@ def paused_content(kind: str, requirements: list[Requirement]) -> str:
         for found, word in (("approval", "confirmation"), ("input", "user input"), ("external", "external execution"))
         if found in kinds
     ]
-    listed = named[0] if len(named) == 1 else ", ".join(named[:-1]) + f"{',' if len(named) > 2 else ''} or {named[-1]}"
+    if not named:
+        return ""
+    last = named.pop()
+    listed = f"{', '.join(named)}{',' if len(named) > 1 else ''} or {last}" if named else last
     return f"I have tools to execute, but I need {listed}."
