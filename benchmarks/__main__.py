@@ -1,4 +1,4 @@
-"""All benchmarks of the main job: `python -m benchmarks [--full] [--only NAME …]`; `make bench` and `make bench-full`.
+"""All benchmarks: `python -m benchmarks [--full] [--only NAME …]`; `make bench` and `make bench-full`.
 
 Each runs in a process of its own, one after the other, and prints a line a round. What counts are ratios within one
 run: absolute figures are this machine's. At the end there is a table; the exit code is 1 when a ratio is below what
@@ -7,6 +7,7 @@ is wanted, and 2 when none was, but something could not run here.
 
 import argparse
 import asyncio
+import gc
 import importlib
 import json
 import subprocess
@@ -21,12 +22,18 @@ _QUICK: dict[str, dict[str, Any]] = {
     "replay": {"rounds": 3, "events": 100_000},
     "fanout": {"rounds": 3},
     "idle": {"rounds": 3},
+    "rebuild": {"rounds": 3, "sessions": 500},
+    "appends": {"rounds": 3, "sessions": 300, "seconds": 3.0},
+    "audit": {"rounds": 3, "sessions": 300, "events": 20_000},
 }
 _FULL: dict[str, dict[str, Any]] = {
     "turns": {"rounds": 7, "sessions": 400},
     "replay": {"rounds": 7, "events": 400_000},
     "fanout": {"rounds": 7, "seconds": 10},
     "idle": {"rounds": 5, "viewers": 4000},
+    "rebuild": {"rounds": 5, "sessions": 5000},
+    "appends": {"rounds": 7, "sessions": 2000, "seconds": 10.0},
+    "audit": {"rounds": 3, "sessions": 5000, "events": 1_000_000},
 }
 _COULD_NOT = 2
 
@@ -34,6 +41,8 @@ _COULD_NOT = 2
 def run_here(name: str, *, full: bool) -> int:
     """One benchmark in this process; its last line is its result as JSON."""
     module = importlib.import_module(f"benchmarks.{name}")
+    # As our commands have it, for what they are measured against, too.
+    gc.set_threshold(50_000, 20, 50)
     try:
         print(json.dumps(asyncio.run(module.run(**(_FULL if full else _QUICK)[name]))))
     except NotHere as lacking:

@@ -1,10 +1,11 @@
 """No-op workflows of DBOS on a queue with a partition key a session and partition concurrency 1.
 
-`python -m benchmarks.contenders.dbos_turns DSN SESSIONS TURNS`. Prints the seconds from the first enqueue to the last
-workflow's end.
+`python -m benchmarks.contenders.dbos_turns DSN SESSIONS TURNS LIMIT`. Prints the seconds from the first enqueue to the
+last workflow's end or to the limit, and how many had ended.
 """
 
 import asyncio
+import contextlib
 import sys
 import time
 
@@ -14,8 +15,8 @@ POLL_SECONDS = 0.05
 ENQUEUERS = 20
 
 
-async def measure(dsn: str, sessions: int, turns: int) -> float:
-    """Seconds."""
+async def measure(dsn: str, sessions: int, turns: int, limit: float) -> tuple[float, int]:
+    """Seconds, and how many jobs had ended by then: not all of them where the limit, in seconds, came first."""
     DBOS(
         config={
             "name": "bench",
@@ -52,11 +53,12 @@ async def measure(dsn: str, sessions: int, turns: int) -> float:
 
     begun = time.perf_counter()
     await asyncio.gather(*map(enqueue, range(sessions)))
-    await finished.wait()
-    taken = time.perf_counter() - begun
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(finished.wait(), limit)
+    taken, ended = time.perf_counter() - begun, done
     DBOS.destroy()
-    return taken
+    return taken, ended
 
 
 if __name__ == "__main__":
-    print(asyncio.run(measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    print(*asyncio.run(measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))

@@ -1,6 +1,5 @@
 """`turnlog audit`: replay from zero and check everything."""
 
-import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from services.cli.agent_database import agent_database, database_in_use
 from services.cli.anchoring import Anchor
 from services.cli.auditing import Totals, audit_database
 from services.cli.failures import FINE, FOUND_WRONG, CannotRun, say
+from services.cli.long_work import run_long
 
 
 def audit(
@@ -66,7 +66,7 @@ def audit(
         _audit_file(file, made.heads() if made is not None and made.good else {}, totals)
     else:
         with database_in_use():
-            asyncio.run(_audit(totals, session, parallel, made, _progress(json)))
+            run_long(_audit(totals, session, parallel, made, _progress(json)))
     _print(totals, json)
     return FOUND_WRONG if totals.findings else FINE
 

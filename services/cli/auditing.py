@@ -11,6 +11,7 @@ import msgspec
 
 from infra.postgres.audit_reader import AuditReader, SessionIds, open_audit_reader
 from projections.audit import Finding, ReplyRow, SessionAudit, SessionReport, Stored
+from services.cli.long_work import run_long
 
 EVENTS_A_RANGE = 50_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -106,7 +107,7 @@ async def _missing(reader: AuditReader, names: list[str]) -> list[str]:
 
 
 def _audit_in_child(dsn: str, ids: SessionIds) -> Totals:
-    return asyncio.run(_audit(dsn, ids))
+    return run_long(_audit(dsn, ids))
 
 
 def _audit_in_parallel(

@@ -20,6 +20,7 @@ from infra.settings import Settings, load
 from projections.serving import session_projections
 from services.cli.agent_database import agent_database, database_in_use
 from services.cli.failures import FINE, FOUND_WRONG, CannotRun
+from services.cli.long_work import run_long
 from services.projector.feed_rebuild import FeedRebuild
 from services.projector.generations import Left, Target, alone, beside, choose, left, rebuild_pool
 from services.projector.projections import all_projections
@@ -28,6 +29,8 @@ from services.projector.session_rebuild import LANES, SessionRebuild
 
 _LOOK_SECONDS = 1.0
 _SHOWN = 20
+_YIELDING = 5
+"""What serves people on the same machine goes first."""
 
 
 def rebuild(
@@ -66,11 +69,12 @@ def rebuild(
     if name not in feeding and name not in of_sessions:
         raise CannotRun(f"there is no read model {name}; known are {', '.join(sorted(of_sessions) + list(feeding))}")
     meter = _Meter(json)
+    os.nice(_YIELDING)
     with database_in_use():
         if name in feeding:
-            report = asyncio.run(_feed(settings, feeding[name], accept, rollback, meter))
+            report = run_long(_feed(settings, feeding[name], accept, rollback, meter))
         else:
-            report = asyncio.run(_sessions(settings, name, parallel, accept, rollback, meter))
+            report = run_long(_sessions(settings, name, parallel, accept, rollback, meter))
     meter.end()
     _print(name, report, accept, json)
     return FOUND_WRONG if report.refused else FINE
@@ -174,7 +178,7 @@ async def _beside(dsn: str, target: Target, accept: bool, part: int, parts: int,
 
 
 def _in_child(dsn: str, target: Target, accept: bool, part: int, parts: int, parent: int) -> Report:
-    return asyncio.run(_beside(dsn, target, accept, part, parts, parent))
+    return run_long(_beside(dsn, target, accept, part, parts, parent))
 
 
 def _parts(dsn: str, target: Target, accept: bool, parts: int) -> Report:
