@@ -19,6 +19,10 @@ ToolCall(…)` returns, so:
     known = yield ToolCall(tool_call_id="c1", name="lookup", arguments={"q": "x"})
     output = known.output if known else lookup("x")
     yield ToolResult(tool_call_id="c1", output=output)
+
+Hooks run before and after an agent (docs/hooks.md):
+
+    agent = hooked(shout, pre=[no_secrets, shorten], post=[judge, webhook("https://…", secret="…")])
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,6 +30,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from domain.parts import Answer, FilePart, Part, Requirement, TextPart
+from services.worker.hooks.declared import Hook, Hooked, HookRun, Refused, evaluation, guardrail, hook, hooked, webhook
+from services.worker.hooks.signing import verify_webhook
 
 __all__ = [
     "IDEMPOTENT",
@@ -33,10 +39,14 @@ __all__ = [
     "Answer",
     "Fate",
     "FilePart",
+    "Hook",
+    "HookRun",
+    "Hooked",
     "Message",
     "Part",
     "Pause",
     "Reasoning",
+    "Refused",
     "Requirement",
     "RuntimeEvent",
     "TextPart",
@@ -46,7 +56,13 @@ __all__ = [
     "Turn",
     "Usage",
     "asked",
+    "evaluation",
+    "guardrail",
+    "hook",
+    "hooked",
     "idempotent",
+    "verify_webhook",
+    "webhook",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -68,13 +68,15 @@ class InterruptTurn(Command, frozen=True, kw_only=True, tag="interrupt_turn"):
 
 
 class ContinueTurn(Command, frozen=True, kw_only=True, tag="continue_turn"):
-    """Answer requirements of a paused turn; the answers carry `by`, and get `at` when they are accepted; neither counts
-    when compared."""
+    """Answer requirements of a paused turn, by tool call id; the answers carry `by`, and get `at` when they are accepted;
+    neither counts when compared. `items`: by tool call id, which call's item the answer is meant for. Providers and
+    agents use call ids again, so an answer without one is taken by whatever the turn asks under that id now."""
 
-    SENT = ("turn_id", "answers")
+    SENT = ("turn_id", "answers", "items")
 
     turn_id: TurnId
     answers: dict[str, Answer]
+    items: dict[str, str] = {}
 
 
 class ResumeQueue(Command, frozen=True, kw_only=True, tag="resume_queue"):
@@ -162,6 +164,18 @@ class PauseTurn(ExecutorCommand, frozen=True, kw_only=True, tag="pause_turn"):
     expires_in: float | None = None
 
 
+class HookJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A hook that follows the end of a turn, if the turn ends in one of `after`. `done`: it has run in line, with this
+    result."""
+
+    hook: str
+    job_id: str
+    after: tuple[str, ...]
+    kind: Literal["hook", "evaluation"] = "hook"
+    done: bool = False
+    result: Any = None
+
+
 class FinishTurn(ExecutorCommand, frozen=True, kw_only=True, tag="finish_turn"):
     """End the turn; with `claim_next` the same worker starts the next one in the same transaction if it may start."""
 
@@ -172,6 +186,20 @@ class FinishTurn(ExecutorCommand, frozen=True, kw_only=True, tag="finish_turn"):
     error: Failure | None = None
     usage: dict[str, Any] = {}
     claim_next: WorkerId | None = None
+    hooks: list[HookJob] = []
+
+
+class EndHook(Command, frozen=True, kw_only=True, tag="end_hook"):
+    """The end of a background job: its result, or with `error` that it has run out of attempts. A job that ran twice ends
+    once, with the first end."""
+
+    SENT = ("job_id",)
+
+    turn_id: TurnId
+    job_id: str
+    attempts: int
+    result: Any = None
+    error: str | None = None
 
 
 class ReleaseTurn(ExecutorCommand, frozen=True, kw_only=True, tag="release_turn"):
@@ -200,4 +228,6 @@ def fingerprint(command: Command) -> bytes:
     sent = [getattr(command, name) for name in command.SENT]
     if isinstance(command, ContinueTurn):
         sent = [command.turn_id, {k: msgspec.structs.replace(a, by="", at="") for k, a in command.answers.items()}]
+        # Without items it is what it was before there were any: replies are kept for ever.
+        sent += [command.items] if command.items else []
     return hashlib.sha256(_encoder.encode([type(command).__struct_config__.tag, *sent])).digest()

@@ -83,6 +83,7 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
         lock_timeout=settings.postgres.lock_timeout_seconds,
         waiters=settings.postgres.waiting_pool_size,
         payload_bytes=int(settings.limits.event_bytes),
+        hook_again_seconds=settings.worker.hook_poll_seconds * 2,
         wake_pool=settings.worker.pool,
         limits=Limits(
             queue_depth=settings.limits.queue_depth,

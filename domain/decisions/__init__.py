@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from domain import commands
-from domain.decisions import branch, claim, control, execute, queue
+from domain.decisions import branch, claim, control, execute, hooks, queue
 from domain.decisions.decision import Decision, Draftsman, Limits
 from domain.errors import SessionNotFound
 from domain.ids import Micros
@@ -30,6 +30,7 @@ _DECIDERS: dict[type[commands.Command], Callable[[Draftsman, Any, Limits], Decis
     commands.PauseTurn: execute.pause,
     commands.FinishTurn: execute.finish,
     commands.ReleaseTurn: execute.release,
+    commands.EndHook: hooks.end,
 }
 
 _WHILE_CLOSING = (
@@ -38,6 +39,7 @@ _WHILE_CLOSING = (
     commands.CloseSession,
     commands.CreateSession,
     commands.EraseSession,
+    commands.EndHook,
 )
 
 
@@ -65,7 +67,7 @@ def wanted(command: commands.Command) -> Wanted:
                 external_ids=() if command.external_id is None else (command.external_id,),
                 queued=1 if command.if_busy == "reject" else 0,
             )
-        case commands.CancelTurn() | commands.InterruptTurn() | commands.ContinueTurn():
+        case commands.CancelTurn() | commands.InterruptTurn() | commands.ContinueTurn() | commands.EndHook():
             return Wanted(turn_ids=(command.turn_id,))
         case commands.ForkTurn() | commands.RegenerateTurn():
             return Wanted(turn_ids=(command.source_turn_id,))

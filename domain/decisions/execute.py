@@ -6,6 +6,7 @@ from domain import commands, replies
 from domain.clock import rfc3339
 from domain.decisions.claim import start_next
 from domain.decisions.decision import Decision, Draftsman, Limits
+from domain.decisions.hooks import schedule
 from domain.decisions.queue import settle
 from domain.errors import StaleFence
 from domain.events import turn as turn_events
@@ -62,7 +63,7 @@ def _expiring(requirements: list[Requirement], seconds: float | None, at: Micros
 
 def finish(draft: Draftsman, command: commands.FinishTurn, limits: Limits) -> Decision:
     """End the turn. A finish that meets a stored interrupt seals as interrupted; a completed regeneration
-    supersedes."""
+    supersedes. Background hooks follow in the same transaction."""
     active = _held(draft, command)
     draft.adopt(command.events)
     if active.interrupt_then is not None or command.outcome == "interrupted":
@@ -85,6 +86,7 @@ def finish(draft: Draftsman, command: commands.FinishTurn, limits: Limits) -> De
             active.turn_id,
         )
         settle(draft, active)
+    schedule(draft, active, command.hooks)
     started = None if command.claim_next is None else start_next(draft, command.claim_next)
     decision = _reply(draft, active, next=None if started is None else started[0])
     decision.claim = None if started is None else started[1]

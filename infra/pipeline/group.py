@@ -18,6 +18,7 @@ from domain.ports import Outcome, SessionChange, SessionProjection, Transaction
 from domain.session import Claim
 from infra.pipeline.batch import Birth, Loaded, SessionBatch
 from infra.pipeline.erase import erase, erased
+from infra.pipeline.hooks import keep_jobs
 from infra.pipeline.load import load
 from infra.pipeline.member import Member
 from infra.pipeline.settings import PipelineSettings
@@ -148,6 +149,7 @@ class GroupTransaction:
         )
         for projection, changes in self._changes(changed):
             await projection.apply(changes, cast(Transaction, connection))
+        await keep_jobs(connection, changed, self._settings.hook_again_seconds)
         for batch in changed:
             if erased(batch):
                 await erase(connection, batch)

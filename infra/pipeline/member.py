@@ -42,12 +42,14 @@ class Member:
 
 def log_key(command: Command) -> str | None:
     """Under which key `command_log` keeps the reply: a client's own key, or the turn of an executor command. A claim's
-    is that of the turn it started, which only the loaded state tells (None here)."""
+    is that of the turn it started, which only the loaded state tells (None here); a job's own for its end."""
     match command:
         case commands.ClaimTurn():
             return None
         case ExecutorCommand():
             return turn_key(command.turn_id)
+        case commands.EndHook():
+            return f"hook:{command.job_id}"
         case _:
             return f"key:{command.key}"
 

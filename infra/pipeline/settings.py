@@ -30,5 +30,8 @@ class PipelineSettings(msgspec.Struct, frozen=True, kw_only=True):
     payload_bytes: int = 512 * 1024
     """Public payload of one event."""
 
+    hook_again_seconds: float = 10.0
+    """When a background hook is told to the work queue again, unless somebody has begun it."""
+
     wake_pool: str = "default"
     limits: Limits = Limits()

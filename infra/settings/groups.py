@@ -188,6 +188,11 @@ class Worker(Group):
     slowest_snapshot_seconds: PositiveSeconds = Field(default=5.0, description="the same, of a large tool result")
     rollup_seconds: PositiveSeconds = Field(default=0.25, description="between roll-ups of an open item")
     drain_seconds: Seconds = Field(default=10.0, description="for running turns at the end; then they are handed back")
+    hook_slots: Count = Field(default=8, description="background hooks one process runs at the same time")
+    hook_attempts: Count = Field(default=5, description="tries of a background hook, then it has failed")
+    hook_seconds: PositiveSeconds = Field(default=300.0, description="for one try")
+    hook_retry_seconds: PositiveSeconds = Field(default=1.0, description="before a second try; doubled for each more")
+    hook_poll_seconds: PositiveSeconds = Field(default=5.0, description="how often it looks for lost hook jobs")
     metrics_port: Port = Field(default=0, description="for /metrics of a worker (0: none)")
     metrics_host: str = Field(default="127.0.0.1", description="address for /metrics")
 

@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from domain.errors import StoreUnavailable
 from infra.postgres.feed_slots import slot_states
+from infra.postgres.hook_jobs import PostgresHookJobs
 from infra.postgres.operations import PostgresOperations, TurnCounts
 from infra.postgres.pool import Pool
 from infra.telemetry.metrics import Metrics
@@ -68,6 +69,9 @@ class Measures:
         )
         self._relay_events = Gauge("turnlog_relay_lag_events", "Events the relay has not looked at", registry=registry)
         self._relay_seconds = Gauge("turnlog_relay_lag_seconds", "Age of the oldest of them", registry=registry)
+        self._jobs = PostgresHookJobs(pool)
+        self._hooks_open = Gauge("turnlog_hooks_open", "Background hooks that are not done", registry=registry)
+        self._hooks_age = Gauge("turnlog_hooks_oldest_seconds", "Age of the oldest of them", registry=registry)
         self._turns = {
             name: Gauge(f"turnlog_turns_{name}", meaning, registry=registry) for name, meaning in _TURNS.items()
         }
@@ -100,6 +104,9 @@ class Measures:
         behind = await self._operations.behind(RELAY)
         self._relay_events.set(behind.events)
         self._relay_seconds.set(behind.seconds)
+        hooks, age = await self._jobs.waiting()
+        self._hooks_open.set(hooks)
+        self._hooks_age.set(age)
         turns = await self._operations.turns()
         for name, gauge in self._turns.items():
             gauge.set(getattr(turns, name))

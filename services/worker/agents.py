@@ -4,12 +4,14 @@ import inspect
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from domain.runtime import Runtime
 from services.paths import UnloadableObject, load
+from services.worker.hooks.declared import Hooked
+from services.worker.hooks.hook import NO_HOOKS, DoubleHook, Hooks, resolved
 
 DEMO = "services.worker.demo:agent"
 
@@ -22,6 +24,11 @@ class LoadedAgent(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str
     name: str
     runtime: Runtime
+    component: Literal["agent", "team", "workflow"] = "agent"
+    details: dict[str, Any] | None = None
+    """What clients may know of it: model, tools, members, steps."""
+
+    hooks: Hooks = NO_HOOKS
 
 
 def load_agents(words: Sequence[str], model: str | None = None) -> list[LoadedAgent]:
@@ -47,10 +54,27 @@ def _loaded(word: str, model: str | None) -> LoadedAgent:
     # A terminal's banner is not for a server's log.
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     found = load(target)
-    return LoadedAgent(agent_id=agent_id, name=_name_of(found) or agent_id, runtime=_runtime_of(target, found, model))
+    declared = found if isinstance(found, Hooked) else Hooked(agent=found)
+    found = declared.agent
+    runtime = _runtime_of(target, agent_id, found, model)
+    return LoadedAgent(
+        agent_id=agent_id,
+        name=_name_of(found) or agent_id,
+        runtime=runtime,
+        component=getattr(runtime, "component", "agent"),
+        details=getattr(runtime, "details", None),
+        hooks=_hooks_of(target, declared, runtime),
+    )
 
 
-def _runtime_of(target: str, found: Any, model: str | None) -> Runtime:
+def _hooks_of(target: str, declared: Hooked, runtime: Runtime) -> Hooks:
+    try:
+        return resolved(declared, getattr(runtime, "hooks", NO_HOOKS))
+    except DoubleHook as error:
+        raise UnloadableObject(f"`{target}`: {error}") from error
+
+
+def _runtime_of(target: str, agent_id: str, found: Any, model: str | None) -> Runtime:
     if inspect.isasyncgenfunction(found):
         from services.worker.runtimes.callable import CallableRuntime
 
@@ -65,9 +89,21 @@ def _runtime_of(target: str, found: Any, model: str | None) -> Runtime:
             # A model's name is resolved now: its client takes seconds to import, and a missing key is told at once.
             named = model or (found.model if isinstance(found.model, str) else None)
             return PydanticAIRuntime(found, None if named is None else _model(named))
+    if _is_of("agno", found):
+        from services.worker.runtimes.agno import AgnoRuntime
+        from services.worker.runtimes.agno.copies import kind_of
+
+        if kind_of(found) is not None or "remote" in type(found).__module__:
+            return AgnoRuntime(found, agent_id)
     raise UnloadableObject(
-        f"`{target}` is a {type(found).__name__}: neither an async generator function nor a pydantic-ai Agent"
+        f"`{target}` is a {type(found).__name__}: neither an async generator function, nor a pydantic-ai Agent, nor an "
+        "Agno Agent, Team or Workflow"
     )
+
+
+def _is_of(package: str, found: Any) -> bool:
+    """Its class, or one that it derives from, comes from that package."""
+    return any(base.__module__.partition(".")[0] == package for base in type(found).__mro__)
 
 
 def _model(name: str) -> Any:

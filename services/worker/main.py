@@ -11,8 +11,10 @@ from domain.ids import WorkerId
 from infra.nats.notifier import open_notifier
 from infra.nats.streams import open_streams
 from infra.nats.subscriber import NatsSubscriber
+from infra.nats.work_queue import HookQueue, Job
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
 from infra.postgres.history import PostgresHistory
+from infra.postgres.hook_jobs import PostgresHookJobs
 from infra.postgres.workers import PostgresWorkers
 from infra.settings import Settings
 from infra.system import SystemClock, SystemIds
@@ -24,8 +26,9 @@ from services.worker.agents import LoadedAgent, load_agents
 from services.worker.claims import Claims
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.executor import Tools
+from services.worker.hooks.jobs import JobBounds, Jobs
 from services.worker.leases import Leases
-from services.worker.measures import measure_turns
+from services.worker.measures import measure_hooks, measure_turns
 from services.worker.slots import Slots
 
 log = structlog.get_logger("turnlog.worker")
@@ -45,6 +48,18 @@ def bounds(settings: Settings) -> Bounds:
         event_bytes=int(settings.limits.event_bytes) * 15 // 16,
         item_bytes=min(256 * 1024, int(settings.limits.event_bytes) // 2),
         requirement_seconds=settings.turn.requirement_seconds,
+    )
+
+
+def job_bounds(settings: Settings) -> JobBounds:
+    """Times and counts of background hooks."""
+    return JobBounds(
+        slots=settings.worker.hook_slots,
+        attempts=settings.worker.hook_attempts,
+        seconds=settings.worker.hook_seconds,
+        hold=settings.turn.lease_seconds,
+        pause=settings.worker.hook_retry_seconds,
+        poll=settings.worker.hook_poll_seconds,
     )
 
 
@@ -82,8 +97,13 @@ async def run(settings: Settings) -> int:
                 clock=clock,
                 ids=ids,
                 bounds=bounds(settings),
+                tell_hook=lambda job, agent_id: queue.tell(Job(job.job_id, agent_id, job.hook), first=True),
             )
-            slots = Slots(worker_id, {agent.agent_id: agent.runtime for agent in agents}, tools, leases, subscriber)
+            hooks = {agent.agent_id: agent.hooks for agent in agents}
+            queue = HookQueue(broker, notifier.outbox, settings.turn.lease_seconds)
+            jobs = Jobs(hooks, PostgresHookJobs(pool), queue, pipeline, tools.turn_log, job_bounds(settings))
+            runtimes = {agent.agent_id: agent.runtime for agent in agents}
+            slots = Slots(worker_id, runtimes, tools, leases, subscriber, hooks)
             claims = Claims(
                 PostgresWorkers(
                     pool,
@@ -103,6 +123,7 @@ async def run(settings: Settings) -> int:
             measure_outbox(notifier.outbox, metrics.registry)
             measure_pool(pool, metrics.registry)
             measure_turns(slots, settings.worker.slots, metrics.registry)
+            measure_hooks(jobs, metrics.registry)
             leases.start()
             return_code = 0
             try:
@@ -111,12 +132,14 @@ async def run(settings: Settings) -> int:
                     announcing = tasks.create_task(_announce(PostgresCatalogue(pool), worker_id, agents))
                     wake = await subscriber.subscribe_wake(settings.worker.pool, claims.wake)
                     working = tasks.create_task(claims.run(life.stopping, settings.worker.drain_seconds))
+                    following = tasks.create_task(jobs.run(life.stopping, settings.worker.drain_seconds))
                     log.info("worker.runs", worker=worker_id, agents=[agent.agent_id for agent in agents])
                     await asyncio.wait(
                         [working, tasks.create_task(life.stopping.wait())], return_when=asyncio.FIRST_COMPLETED
                     )
                     announcing.cancel()
                     await working
+                    await following
                     watching.cancel()
                     wake.close()
             except* VersionMismatch as group:
@@ -145,7 +168,7 @@ async def _workers(settings: Settings) -> AsyncIterator[PostgresWorkers]:
 
 async def _announce(catalogue: PostgresCatalogue, worker_id: WorkerId, agents: list[LoadedAgent]) -> None:
     """Say what this worker can execute, as soon as the database is there."""
-    entries = [AgentEntry(agent.agent_id, agent.name) for agent in agents]
+    entries = [AgentEntry(agent.agent_id, agent.name, agent.component, agent.details) for agent in agents]
     while True:
         try:
             await catalogue.announce(worker_id, entries)

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from services.worker.hooks.jobs import Jobs
 from services.worker.slots import Slots
 
 
@@ -32,3 +33,21 @@ def measure_turns(slots: Slots, count: int, registry: CollectorRegistry) -> None
     most = Gauge("turnlog_worker_slots", "Turns that this worker would execute at the same time", registry=registry)
     most.set(count)
     registry.register(_Counted(slots))
+
+
+class _Tried(Collector):
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        runs = CounterMetricFamily(
+            "turnlog_hook_runs", "Tries of background hooks, by what became of them", labels=["outcome"]
+        )
+        for outcome, count in self._jobs.counts.items():
+            runs.add_metric([outcome], count)
+        yield runs
+
+
+def measure_hooks(jobs: Jobs, registry: CollectorRegistry) -> None:
+    """Once a registry."""
+    registry.register(_Tried(jobs))

@@ -15,6 +15,7 @@ from domain.runtime import Capabilities, Execution, KnowingRuntime, Runtime, Run
 from infra.nats.subscriber import Subscription
 from infra.postgres.workers import Startable
 from services.worker.executor.executor import Executor, Tools
+from services.worker.hooks.hook import NO_HOOKS, Hooks
 from services.worker.leases import Leases
 from services.worker.runtimes.outlet import Outlet
 
@@ -45,7 +46,9 @@ class Slots:
         tools: Tools,
         leases: Leases,
         signals: Signals,
+        hooks: Mapping[str, Hooks] | None = None,
     ) -> None:
+        """`runtimes` and `hooks`: by agent id."""
         self.running: dict[str, Executor] = {}
         self.draining = False
         self.recoveries = 0
@@ -59,6 +62,7 @@ class Slots:
         self._tools = tools
         self._leases = leases
         self._signals = signals
+        self._hooks = hooks or {}
         self._claims = 0
         self._outdated = False
 
@@ -138,7 +142,8 @@ class Slots:
 
     async def _execute(self, claim: replies.ClaimedTurn) -> replies.ClaimedTurn | None:
         runtime = self._runtimes.get(claim.agent_id) or MissingRuntime(claim.agent_id)
-        executor = Executor(claim, runtime, self._tools, self._next_for)
+        hooks = self._hooks.get(claim.agent_id, NO_HOOKS)
+        executor = Executor(claim, runtime, self._tools, self._next_for, hooks)
         self._leases.hold(claim)
         self.running[claim.turn_id] = executor
         self.recoveries += claim.reason == "worker_lost"

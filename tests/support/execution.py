@@ -4,6 +4,7 @@ from domain.runtime import Runtime
 from infra.system import SystemClock, SystemIds
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.executor import Executor, Tools
+from services.worker.hooks.hook import NO_HOOKS, Hooks
 from tests.support.collector import Collector, Shown, SteadyLease
 
 SECRET = "hunter2-SECRET"
@@ -24,8 +25,12 @@ def assert_nowhere(bench: "Bench", mark: str) -> None:
 class Bench:
     """One session and what an executor needs."""
 
-    def __init__(self, runtime: Runtime, bounds: Bounds | None = None) -> None:
+    def __init__(self, runtime: Runtime, bounds: Bounds | None = None, hooks: Hooks = NO_HOOKS) -> None:
         self.runtime = runtime
+        self.hooks = hooks
+        self.told: list[str] = []
+        """Names of the background hooks that the work queue was told of."""
+
         self.store = Collector()
         self.shown = Shown()
         self.lease = SteadyLease()
@@ -47,8 +52,9 @@ class Bench:
             clock=SystemClock(),
             ids=SystemIds(),
             bounds=self.bounds,
+            tell_hook=lambda job, agent_id: self.told.append(job.hook),
         )
-        return Executor(claim, self.runtime, tools, lambda: None)  # type: ignore[arg-type]
+        return Executor(claim, self.runtime, tools, lambda: None, self.hooks)  # type: ignore[arg-type]
 
     async def turn(self, text: str) -> str:
         """Submit, claim and execute to the end; the turn's id."""

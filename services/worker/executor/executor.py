@@ -13,7 +13,7 @@ from domain.clock import IdSource, Monotonic
 from domain.errors import InternalFault, Rejection, StaleFence, TooLarge, VersionMismatch
 from domain.history import TurnLog
 from domain.ids import SessionId, WorkerId
-from domain.parts import Failure
+from domain.parts import Failure, Part
 from domain.ports import CommandPipeline, Notifier
 from domain.runtime import Runtime
 from domain.texts import made_safe
@@ -23,10 +23,13 @@ from services.worker.executor.failures import failure_of, place_of
 from services.worker.executor.gate import CommitGate
 from services.worker.executor.interrupt import StopWish
 from services.worker.executor.lease import Lease
-from services.worker.executor.leg import Leg, read_start
+from services.worker.executor.leg import Leg, Told, read_start
 from services.worker.executor.outcome import Outcome, completed
 from services.worker.executor.recorder import Recorder
 from services.worker.executor.writer import Writer
+from services.worker.hooks.declared import HookRun
+from services.worker.hooks.hook import NO_HOOKS, Hooks
+from services.worker.hooks.in_line import InLine
 
 log = structlog.get_logger("turnlog.worker")
 
@@ -47,6 +50,8 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     clock: Monotonic
     ids: IdSource
     bounds: Bounds
+    tell_hook: Callable[[commands.HookJob, str], None] = lambda job, agent_id: None
+    """That a job of that agent was scheduled: a hint, for whoever runs it."""
 
 
 class Executor:
@@ -58,6 +63,7 @@ class Executor:
         runtime: Runtime,
         tools: Tools,
         next_for: Callable[[], WorkerId | None],
+        hooks: Hooks = NO_HOOKS,
     ) -> None:
         """`next_for`: who may claim the session's next turn with the end of this one; None while draining."""
         self.claim = claim
@@ -76,6 +82,19 @@ class Executor:
         self._timer_at = 0.0
         self._gate = CommitGate(tools.lease)
         session_id = SessionId(claim.session_id)
+        self._hooks = InLine(
+            hooks,
+            HookRun(
+                session_id=claim.session_id,
+                turn_id=claim.turn_id,
+                agent_id=claim.agent_id,
+                hook="",
+                input="",
+                parts=[],
+                context_version=claim.context_version,
+            ),
+            tools.ids.uuid7,
+        )
         self._recorder = Recorder(
             session_id=claim.session_id,
             turn_id=claim.turn_id,
@@ -162,6 +181,9 @@ class Executor:
         if reply is None:
             return None
         self.ended = "released" if reply.status == "running" else reply.status
+        for job in self._hooks.jobs():
+            if self.ended in job.after and not job.done:
+                self._tools.tell_hook(job, self.claim.agent_id)
         return reply.next
 
     async def _watch(self) -> None:
@@ -191,12 +213,33 @@ class Executor:
                 self._limit = limit
                 if self._releasing:
                     self._end_by(0.0)
+                if not told.begun:
+                    leg.input = await self._hooks.before(leg.input, told.rewritten_by, self._rewrite)
                 await self._consume(leg)
+                await self._run_post_hooks(leg, told)
         except Exception as error:  # noqa: BLE001 - the root of users' code: whatever it raises ends this turn only
             failed = error
         finally:
             self._limit = None
         return self._outcome(failed)
+
+    def _rewrite(self, by: str, parts: list[Part]) -> None:
+        self._recorder.rewrite(by, parts)
+        self._writer.wake()
+
+    async def _run_post_hooks(self, leg: Leg, told: Told) -> None:
+        """Where the runtime has come to its end. Until they have passed it has not said so: a refusal, an interrupt or
+        a hand-back counts."""
+        said = self._said or completed(None)
+        if said.kind != "completed" or self._releasing or self._wish.requested:
+            return
+        self._said = None
+        # Those who watch need not wait for the hooks to see the whole text.
+        self._recorder.seal()
+        self._recorder.end(self._now(), partial=False)
+        self._writer.wake()
+        await self._hooks.after(leg.input, said.output or "".join([*told.said.values(), *self._recorder.said]) or None)
+        self._said = said
 
     def _outcome(self, failed: BaseException | None) -> Outcome:
         """What the runtime said last counts; else what was asked of it; else how it ended."""
@@ -233,7 +276,7 @@ class Executor:
                     case frames.Completed():
                         self._said = completed(frame.output and made_safe(frame.output))
                     case frames.Paused():
-                        self._said = Outcome(kind="paused", requirements=askable(frame.requirements))
+                        self._said = Outcome(kind="paused", requirements=askable(frame.requirements, self._tools.ids.uuid7))
                     case frames.ItemDelta() if len(frame.text) > _PIECE:
                         for start in range(0, len(frame.text), _PIECE):
                             await self._writer.room()
@@ -287,6 +330,7 @@ class Executor:
                     error=outcome.error,
                     usage=self._recorder.usage,
                     claim_next=self._next_for(),
+                    hooks=self._hooks.jobs(),
                 )
 
     async def _give_up(self, error: Failure) -> replies.ExecutorReply | None:

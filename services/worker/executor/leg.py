@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from domain import replies
 from domain.errors import Unavailable
 from domain.events import item, turn
+from domain.events.base import ExecutorEvent
 from domain.events.envelope import StoredEvent
 from domain.history import PastTurn, TurnLog, read_past
 from domain.ids import SessionId, TurnId
@@ -27,6 +29,9 @@ class Told(msgspec.Struct, kw_only=True):
     recorded: dict[str, RecordedCall] = {}
     pauses: list[PastPause] = []
     usage: list[item.UsageRecorded] = []
+    rewritten_by: list[str] = []
+    said: dict[str, str] = {}
+    begun: bool = False
 
 
 class Leg:
@@ -48,7 +53,10 @@ class Leg:
         self.attempt = claim.attempt
         self.input: list[Part] = _parts.decode(claim.input)
         self.context_version = claim.context_version
+        self.metadata: Mapping[str, Any] = claim.metadata or {}
         self.past = past
+        source = claim.forked_from
+        self.forked = source is not None and bool(past) and past[-1].turn_id == source.turn_id
         self.messages = told.messages
         self.recorded: Mapping[str, RecordedCall] = told.recorded
         self.pauses = told.pauses
@@ -76,7 +84,14 @@ def tell(events: Iterable[StoredEvent]) -> Told:
     """The turn's own state, from its events in sequence."""
     told = Told()
     for stored in events:
-        match stored.event():
+        event = stored.event()
+        # The runtime starts when all pre-hooks have passed: its first trace says that they have.
+        told.begun = told.begun or isinstance(event, ExecutorEvent)
+        match event:
+            case turn.InputRewritten() as rewritten:
+                told.rewritten_by.append(rewritten.by)
+            case item.ItemCompleted(kind="text", scope=None, text=str(text)) as spoken:
+                told.said[spoken.item_id] = text
             case item.ItemCompleted(tool_call=item.ToolCallData() as call) as made:
                 told.recorded[made.item_id] = RecordedCall(
                     item_id=made.item_id, tool_call_id=call.tool_call_id, name=call.name, idempotent=call.idempotent
@@ -97,6 +112,7 @@ def tell(events: Iterable[StoredEvent]) -> Told:
             case item.ItemSuperseded() as superseded:
                 for item_id in superseded.item_ids:
                     told.recorded.pop(item_id, None)
+                    told.said.pop(item_id, None)
             case item.CheckpointReached() if stored.private is not None:
                 told.messages.append(stored.private)
             case item.UsageRecorded() as usage:

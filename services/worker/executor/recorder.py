@@ -11,8 +11,9 @@ from domain import frames
 from domain.events import item
 from domain.events.base import ExecutorEvent
 from domain.events.envelope import Draft
+from domain.events.turn import InputRewritten
 from domain.ids import TurnId
-from domain.parts import Scope
+from domain.parts import Part, Scope
 from domain.runtime import RecordedCall, RuntimeFailed
 from domain.texts import made_safe
 from services.worker.executor.bounds import Bounds
@@ -45,6 +46,9 @@ class Recorder:
         """`publish(item_id, frame)` shows a temporary frame; `roll_up` the same, in place of all earlier ones of its
         item; `clear(item_id)`: nobody needs them any more."""
         self.usage: dict[str, int] = {}
+        self.said: list[str] = []
+        """Texts of the turn's own agent in this leg."""
+
         self.pending_bytes = 0
         self._session_id = session_id
         self._turn_id = TurnId(turn_id)
@@ -152,6 +156,11 @@ class Recorder:
         times = (self._items.due(), self._rollups.due(), self._progress.due(), self._results.due())
         return min((time for time in times if time is not None), default=None)
 
+    def rewrite(self, by: str, parts: list[Part]) -> None:
+        """A hook gave the turn another input: in the log before anything that was made of it."""
+        self._drafts.append(Draft(InputRewritten(by=by, input=parts), self._turn_id))
+        self.pending_bytes += _DRAFT_BYTES
+
     def roll_up_again(self) -> None:
         """Who joins finds nothing: the broker has lost its streams, or had none when the items were shown."""
         self._rollups.again()
@@ -194,6 +203,8 @@ class Recorder:
 
     def _write(self, event: ExecutorEvent, private: bytes | None = None) -> None:
         self._drafts.append(Draft(event, self._turn_id, private))
+        if isinstance(event, item.ItemCompleted) and event.kind == "text" and event.scope is None and event.text:
+            self.said.append(event.text)
         text = getattr(event, "text", None) or getattr(event, "output", None) or ""
         self.pending_bytes += _DRAFT_BYTES + len(text) + len(private or b"")
 

@@ -1,0 +1,54 @@
+"""What a job in the background is told of its turn: read from the log, so that any worker can run it."""
+
+from collections.abc import Iterable
+
+from domain.events import item, turn
+from domain.events.envelope import StoredEvent
+from domain.parts import input_text
+from infra.postgres.hook_jobs import HookTry
+from services.worker.hooks.declared import End, HookRun
+
+
+def told(tried: HookTry, events: Iterable[StoredEvent]) -> HookRun | None:
+    """None where the log knows no such turn, or not its end."""
+    queued: turn.TurnQueued | None = None
+    parts = None
+    said: dict[str, str] = {}
+    end: turn.TurnCompleted | turn.TurnFailed | turn.TurnInterrupted | None = None
+    for stored in events:
+        match stored.event():
+            case turn.TurnQueued() as event:
+                queued, parts = event, event.input
+            case turn.InputRewritten() as event:
+                parts = event.input
+            case item.ItemCompleted(kind="text", scope=None, text=str(text)) as event:
+                said[event.item_id] = text
+            case item.ItemSuperseded() as event:
+                for item_id in event.item_ids:
+                    said.pop(item_id, None)
+            case turn.TurnCompleted() | turn.TurnFailed() | turn.TurnInterrupted() as event:
+                end = event
+    if queued is None or parts is None or end is None:
+        return None
+    output = "".join(said.values()) or None
+    return HookRun(
+        session_id=tried.session_id,
+        turn_id=tried.turn_id,
+        agent_id=tried.agent_id,
+        hook=tried.hook,
+        input=input_text(parts),
+        parts=parts,
+        output=(end.output if isinstance(end, turn.TurnCompleted) else None) or output,
+        status=_STATUS[end.type],
+        error_code=end.error.code if isinstance(end, turn.TurnFailed) else None,
+        context_version=queued.context_version,
+        job_id=tried.job_id,
+        attempt=tried.attempts,
+    )
+
+
+_STATUS: dict[str, End] = {
+    turn.TurnCompleted.type: "completed",
+    turn.TurnFailed.type: "failed",
+    turn.TurnInterrupted.type: "interrupted",
+}
