@@ -24,6 +24,7 @@ look() {
     packages=()
     need "PostgreSQL 15" postgresql-15 /usr/lib/postgresql/15/bin/postgres
     need "nginx" nginx-light nginx /usr/sbin/nginx
+    need "OpenSSL" openssl openssl
     need "Chromium" chromium chromium
     need "Node" nodejs node
     need "npm" npm npm

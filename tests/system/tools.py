@@ -27,6 +27,7 @@ def nginx() -> str | None:
 
 needs_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 needs_nginx = pytest.mark.skipif(nginx() is None, reason="nginx is not installed")
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 needs_eventsource = pytest.mark.skipif(
     _node_major() < 20 or not (MODULES / "eventsource").is_dir(),
     reason="Node 20 or newer, or its modules of tests/system/package-lock.json, are not installed",

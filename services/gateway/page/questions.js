@@ -16,6 +16,7 @@ export function question(need, answer, complain) {
   if (need.kind === "approval") {
     const proposed = JSON.stringify(need.arguments ?? {}, null, 1);
     value.value = proposed;
+    value.rows = Math.min(10, proposed.split("\n").length);
     yes = () => {
       const changed = value.value.trim() !== proposed.trim();
       const given = changed ? objectIn(value.value) : undefined;
