@@ -1,4 +1,5 @@
-"""`turnlog projections`: how far feed projections are, what they could not apply, and a second chance for that."""
+"""`turnlog projections`: how far feed projections are, what they could not apply, a second chance for that, and what
+rebuilds have left behind."""
 
 import asyncio
 import sys
@@ -12,8 +13,12 @@ from domain.ids import Micros
 from infra.postgres.feed_slots import Parked, PostgresFeedSlots, SlotState
 from infra.postgres.pool import create_pool
 from infra.settings import load
+from projections.serving import session_projections
 from services.cli.agent_database import agent_database, database_in_use
 from services.cli.failures import FINE, FOUND_WRONG, CannotRun
+from services.cli.long_work import run_long
+from services.projector.forgetting import forget_generations, forget_previous
+from services.projector.generations import alone, rebuild_pool
 from services.projector.projections import all_projections
 from services.projector.retrying import retry as apply_again
 
@@ -80,6 +85,47 @@ def retry(name: str, *, projections: Own = ()) -> int:
         done, left = asyncio.run(_retry(name, projections))
     sys.stdout.write(f"{name}: {done} applied, {left} still parked\n")
     return FOUND_WRONG if left else FINE
+
+
+@app.command
+def forget(name: str) -> int:
+    """Remove what rebuilds have left behind, and with it the way back (`turnlog rebuild NAME --rollback`).
+
+    Of turns and messages the rows of generations that no session is served from any more; of a feed projection the
+    tables that were served before. While it runs everything goes on.
+
+    Parameters
+    ----------
+    name
+        turns, messages, or a feed projection.
+    """
+    with database_in_use():
+        said = run_long(_forget(name))
+    sys.stdout.write(said + "\n")
+    return FINE
+
+
+async def _forget(name: str) -> str:
+    settings = load()
+    if name in {one.name for one in session_projections()}:
+        dsn = agent_database(settings, "worker")
+        pool = await rebuild_pool(dsn, size=1)
+        try:
+            async with alone(dsn, name):
+                gone = await forget_generations(pool, name)
+        finally:
+            await pool.close()
+        kept = f"; {gone.left} sessions are still served from older ones" if gone.left else ""
+        return f"{name}: {gone.rows} rows of older generations removed{kept}"
+    pool = await create_pool(agent_database(settings), size=1)
+    try:
+        slots = PostgresFeedSlots(pool)
+        if name not in {state.name for state in await slots.states()}:
+            raise CannotRun(f"there is no projection {name} in this database")
+        there = await forget_previous(slots, name)
+    finally:
+        await pool.close()
+    return f"{name}: previous tables removed" if there else f"{name}: there were no previous tables"
 
 
 async def _states() -> list[SlotState]:

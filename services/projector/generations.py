@@ -56,7 +56,8 @@ async def choose(pool: Pool, projections: tuple[SessionProjection, ...], name: s
     wanted = have[-1]
     if rollback:
         if newest - 1 not in versions:
-            raise RebuildRefused(reason=f"{name} has had one generation only: there is nothing to go back to")
+            reason = f"{name} has no generation before the newest one (any more): there is nothing to go back to"
+            raise RebuildRefused(reason=reason)
         wanted = versions[newest - 1]
         if wanted not in have:
             reason = f"version {wanted} of {name} is not in this release: run the one that has it"

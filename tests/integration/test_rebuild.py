@@ -329,3 +329,64 @@ async def test_an_event_that_cannot_be_applied_fails_a_rebuild(world: World) -> 
     session = await world.stand.create()
     with pytest.raises(RebuildRefused, match=f"usage failed between {session} 1 and .*: ZeroDivisionError"):
         await FeedRebuild(Poisoned(), slots, feed, batch=10, accept=False).run()
+
+
+async def generations(world: World, name: str) -> set[int]:
+    return {row["g"] for row in await world.admin.fetch(f"SELECT DISTINCT generation AS g FROM {name}")}  # noqa: S608
+
+
+@pytest.mark.parametrize("name", ["turns", "messages"])
+async def test_forgotten_generations_are_gone_and_so_is_the_way_back(
+    world: World, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable, dsn in world.env.items():
+        monkeypatch.setenv(variable, dsn)
+    await put(world.admin, copies(story(), 3))
+    rows = await world.admin.fetchval(f"SELECT count(*) FROM {name}")  # noqa: S608
+    bad = await world.admin.fetchval("SELECT session_id FROM sessions ORDER BY 1 LIMIT 1")
+    damage = {"turns": "attempt = 9", "messages": "ordinal = 99"}[name]
+    await world.admin.execute(  # of one row, so that this session stays where it is
+        f"UPDATE {name} SET {damage} WHERE ctid = (SELECT min(ctid) FROM {name} WHERE session_id = '{bad}')"  # noqa: S608
+    )
+    assert (await typed(capsys, "rebuild", name))[0] == 1
+    assert await generations(world, name) == {1, 2}
+    # What a session is served from stays, whatever generation that is.
+    code, out = await typed(capsys, "projections", "forget", name)
+    assert (code, out) == (
+        0,
+        f"{name}: {rows} rows of older generations removed; 1 sessions are still served from older ones\n",
+    )
+    assert await world.served(name) == await generations(world, name) == {1, 2}
+    assert (await typed(capsys, "rebuild", name, "--accept"))[0] == 0
+    code, out = await typed(capsys, "projections", "forget", name)
+    assert (code, out) == (0, f"{name}: {rows // 3} rows of older generations removed\n")
+    assert await generations(world, name) == {2}
+    assert await world.audited() == 3
+    code, said = await asyncio.to_thread(run, ["rebuild", name, "--rollback"]), capsys.readouterr()
+    assert code == 2
+    assert f"{name} has no generation before the newest one (any more): there is nothing to go back to" in said.err
+    # The next rebuild is one like any other, and there is a way back from it again.
+    assert (await typed(capsys, "rebuild", name))[0] == 0
+    assert (await typed(capsys, "rebuild", name, "--rollback"))[0] == 0
+    assert await world.served(name) == {4}
+    await one_turn(world.stand, await world.stand.create())
+    assert await world.audited() == 4
+
+
+async def test_forgotten_tables_of_a_feed_projection_are_gone_and_so_is_the_way_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for variable, dsn in world.env.items():
+        monkeypatch.setenv(variable, dsn)
+    await one_turn(world.stand, await world.stand.create())
+    async with running(world.projector, Usage()):
+        await caught_up(world.projector, "usage")
+    assert (await typed(capsys, "rebuild", "usage"))[0] == 0
+    assert await world.admin.fetchval("SELECT to_regclass('feed_previous.usage_tokens') IS NOT NULL")
+    assert await typed(capsys, "projections", "forget", "usage") == (0, "usage: previous tables removed\n")
+    assert await typed(capsys, "projections", "forget", "usage") == (0, "usage: there were no previous tables\n")
+    assert not await world.admin.fetchval("SELECT to_regclass('feed_previous.usage_tokens') IS NOT NULL")
+    code, said = await asyncio.to_thread(run, ["rebuild", "usage", "--rollback"]), capsys.readouterr()
+    assert code == 2
+    assert "usage has no previous tables: there is nothing to go back to" in said.err
+    assert await tokens(world) == 3

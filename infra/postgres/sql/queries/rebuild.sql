@@ -15,6 +15,23 @@ SELECT open_generation($1, $2) AS generation;
 -- name: clear
 SELECT clear_generation($1, $2, $3::text []::uuid []) AS gone;
 
+-- name: sessions_after
+SELECT session_id::text AS session_id FROM sessions WHERE session_id > $1::text::uuid ORDER BY session_id LIMIT $2;
+
+-- name: forget_rows
+SELECT forget_rows($1, $2::text []::uuid []) AS gone;
+
+-- name: forget_generations
+SELECT forget_generations($1) AS gone;
+
+-- name: older
+-- Sessions that are not served from the newest generation.
+SELECT count(*) AS sessions
+FROM sessions AS s
+WHERE
+    CASE $1 WHEN 'turns' THEN s.turns_generation ELSE s.messages_generation END
+    < (SELECT max(g.generation) FROM projection_generations AS g WHERE g.name = $1);
+
 -- name: left
 -- Sessions not served from generation $2 or newer, of how many, and their events.
 SELECT
