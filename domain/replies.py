@@ -1,5 +1,7 @@
 """Replies of commands: what is kept in `command_log` and given again to a repeat, byte for byte."""
 
+from typing import Any
+
 import msgspec
 
 from domain.events.turn import StartReason
@@ -51,7 +53,8 @@ class QueueReply(Reply, frozen=True, kw_only=True):
 
 
 class ClaimedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A claim: what the executor needs to start. `input` is JSON of the parts the model gets."""
+    """A claim: what the executor needs to start. `input` is JSON of the parts the model gets, `metadata` what came with
+    the input."""
 
     session_id: str
     agent_id: str
@@ -63,6 +66,7 @@ class ClaimedTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     started_sequence: int
     input: msgspec.Raw
     context_version: str | None = None
+    metadata: dict[str, Any] | None = None
     parent_turn_id: str | None = None
     forked_from: ForkSource | None = None
     interrupt_requested: bool = False

@@ -4,7 +4,7 @@ A runtime never touches the store. It reports frames in order; the executor turn
 frame only when there is room, so a fast runtime waits."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -67,6 +67,10 @@ class Gate(Protocol):
         after this and not before. Where the claim is lost it never returns: the execution is cancelled."""
         ...
 
+    async def kept(self, checkpoints: int) -> None:
+        """The same for the first so many checkpoints of this leg."""
+        ...
+
 
 class Interrupt(Protocol):
     """The wish to stop, as the runtime sees it."""
@@ -88,8 +92,12 @@ class Execution(Protocol):
     attempt: int
     input: list[Part]
     context_version: str | None
+    metadata: Mapping[str, Any]
+    """What came with the input."""
     past: list[PastTurn]
     """The turns before this one, oldest first."""
+    forked: bool
+    """The turn goes on from the last of them, which may be cut at a checkpoint; the input may be empty."""
     messages: list[bytes]
     """Model messages of this turn's own earlier checkpoints: empty in a first attempt."""
     recorded: Mapping[str, RecordedCall]

@@ -82,6 +82,7 @@ def _start(draft: Draftsman, turn: Turn, worker_id: WorkerId, reason: StartReaso
         started_sequence=sequence,
         input=msgspec.Raw(turn.effective_input),
         context_version=turn.context_version,
+        metadata=None if turn.metadata is None else msgspec.json.decode(turn.metadata),
         parent_turn_id=parent,
         forked_from=turn.forked_from,
         interrupt_requested=turn.interrupt_then is not None,

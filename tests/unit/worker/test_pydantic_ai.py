@@ -269,6 +269,8 @@ class Open:
 
     async def open(self, item_id: str) -> None: ...
 
+    async def kept(self, checkpoints: int) -> None: ...
+
 
 async def test_p07_an_interrupt_in_a_tool_leaves_a_history_that_models_accept() -> None:
     hold = asyncio.Event()

@@ -1,0 +1,5 @@
+"""Runs Agno's `Agent`, `Team` and `Workflow` objects."""
+
+from services.worker.runtimes.agno.runtime import AgnoRuntime
+
+__all__ = ["AgnoRuntime"]
