@@ -1,0 +1,68 @@
+"""Agents of the AgentOS tests: as users would write them, without Agno."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from tests.support.lifecycle_agents import note, until_exists
+from turnlog import Pause, Requirement, ToolCall, ToolResult
+
+SERVED = [
+    *(f"{name}=tests.support.agents:{name}" for name in ("echo", "slow", "hold", "remember")),
+    *(f"{name}=tests.acceptance.agentos.served:{name}" for name in ("counter", "asker", "mortal", "failing")),
+    "approver=tests.support.lifecycle_agents:approver",
+]
+
+
+async def counter(turn: Any) -> AsyncGenerator[Any, Any]:
+    """Text, two calls, text."""
+    yield "Counting "
+    yield "slowly. "
+    for number in range(2):
+        known = yield ToolCall(tool_call_id=f"c{number}", name="count", arguments={"n": number}, idempotent=True)
+        yield ToolResult(tool_call_id=f"c{number}", output=known.output if known else f"counted {number}")
+    yield "Two, "
+    await asyncio.sleep(0.05)
+    yield "in all."
+
+
+async def asker(turn: Any) -> AsyncGenerator[Any, Any]:
+    """Input: a directory. Asks two questions, then acts once, then waits for the file `go`."""
+    yield "May I? "
+    answers = yield Pause(
+        requirements=[
+            Requirement(tool_call_id=f"q{n}", kind="approval", tool_name="act", arguments={"n": n}) for n in range(2)
+        ]
+    )
+    allowed = [n for n in range(2) if answers[f"q{n}"].approved]
+    yield f"Allowed: {len(allowed)}. "
+    known = yield ToolCall(tool_call_id="act", name="act", arguments={})
+    if known is None:
+        note(turn.input, "acted")
+    yield ToolResult(tool_call_id="act", output="acted")
+    await until_exists(Path(turn.input) / "go")
+    yield "Done."
+
+
+async def mortal(turn: Any) -> AsyncIterator[Any]:
+    """Input: a directory. Its first attempt dies in mid-sentence, behind a tool that has run."""
+    yield "First. "
+    known = yield ToolCall(tool_call_id="t", name="look", arguments={}, idempotent=True)
+    yield ToolResult(tool_call_id="t", output=known.output if known else "seen")
+    for number in range(4):
+        yield f"{turn.attempt}.{number} "
+        await asyncio.sleep(0.05)
+    if turn.attempt == 1:
+        await until_exists(Path(turn.input) / "die")
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield "Alive."
+
+
+async def failing(turn: Any) -> AsyncIterator[str]:
+    """Says a word and fails, unless it is asked to go on."""
+    yield "half "
+    if turn.input:
+        raise RuntimeError("as the test wanted")
