@@ -43,7 +43,7 @@ class PostgresCatalogue:
         )
 
     async def agents(self) -> list[AgentEntry]:
-        """All that were ever announced, by id."""
+        """All that were ever announced, the newest announcement first: what nobody serves any more comes last."""
         rows = await fetch(self._pool, _SQL["agents"])
         return [_entry(row) for row in rows]
 

@@ -93,11 +93,11 @@ LIMIT $1;
 
 -- name: announce
 INSERT INTO agents (agent_id, name, component, details, announced_at)
-SELECT a.agent_id, a.name, a.component, a.details, clock_timestamp()
+SELECT a.agent_id, a.name, a.component, a.details, now()
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS a (agent_id, name, component, details)
 ON CONFLICT (agent_id) DO UPDATE SET
     name = excluded.name, component = excluded.component, details = excluded.details,
     announced_at = excluded.announced_at;
 
 -- name: agents
-SELECT agent_id, name, component, details, announced_at FROM agents ORDER BY agent_id;
+SELECT agent_id, name, component, details, announced_at FROM agents ORDER BY announced_at DESC, agent_id;
