@@ -1,7 +1,8 @@
 """Places in a turn: where its checkpoints lie, and from which of them one can fork.
 
 One can fork after a batch of tools, when each of its calls has a result, and at the end. The checkpoint that is written
-with the calls of a batch, before any of them starts, is there for recovery only.
+with the calls of a batch, before any of them starts, is there for recovery only, and so is that of a member's or a
+step's run.
 """
 
 from collections.abc import Iterable
@@ -46,7 +47,7 @@ def places(events: Iterable[StoredEvent]) -> list[Place]:
                 open_calls.add(call.item_id)
             case item.ToolResultSnapshot(final=True) as result:
                 open_calls.discard(result.item_id)
-            case item.CheckpointReached() as reached if reached.reason != "tool_batch" or not open_calls:
+            case item.CheckpointReached(scope=None) as reached if reached.reason != "tool_batch" or not open_calls:
                 found.append(
                     Place(
                         sequence=stored.sequence,

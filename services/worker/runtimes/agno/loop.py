@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -74,6 +75,11 @@ class AgnoLoop:
             await self._cut_off()
             raise
 
+    @property
+    def _forks(self) -> bool:
+        """The run begins with another one's messages."""
+        return self._execution.forked and self._kind != "workflow"
+
     def _check_steps(self) -> None:
         """A workflow has no place inside a step to go on from."""
         if any(not step.idempotent for step in self._journal.steps):
@@ -84,9 +90,14 @@ class AgnoLoop:
     def _fill_store(self) -> None:
         execution = self._execution
         journals = past_journals(execution.past)
-        now = int(asyncio.get_running_loop().time())
+        now = int(time.time())
         row = session_row(self._kind, self._made, execution.session_id, journals, now)
         past = past_runs(self._kind, self._made, execution.session_id, execution.past, journals)
+        if self._forks:
+            # The source's messages are the beginning of this run, not its history.
+            source = journals.pop()
+            past = [run for run in past if run["run_id"] != execution.past[-1].turn_id]
+            self._conductor.skipped = len(source.transcript)
         stored = self._journal.stored
         if stored is not None:
             row.update({key: value for key, value in stored.session.items() if value is not None})
@@ -119,7 +130,7 @@ class AgnoLoop:
         if execution.pauses and self._journal.stored is not None:
             return self._continued(common)
         text = input_text(execution.input)
-        if execution.forked and self._kind != "workflow" and execution.past:
+        if self._forks:
             return self._forked(common, text)
         return lambda: made.arun(input=text, run_id=execution.turn_id, **common)
 
@@ -149,8 +160,6 @@ class AgnoLoop:
         run.messages = [Message.from_dict({**message, "from_history": False}) for message in told]
         if text:
             run.messages.append(Message(role="user", content=text))
-        # These are the source's: this turn's transcript begins behind them.
-        self._conductor.skipped = len(source.transcript)
         self._journal.system = source.system
         keep = ("stream", "stream_events", "session_id", "yield_run_output", "dependencies", "metadata")
         rest = {key: value for key, value in common.items() if key in keep}
