@@ -6,7 +6,7 @@ from litestar.di import Provide
 from services.agent.access import secret_guard
 from services.agent.deps import AgentDeps
 from services.agent.refusals import HANDLERS
-from services.agent.routes import commands, health, models, projections, replay
+from services.agent.routes import commands, health, hooks, models, projections, replay
 
 # An input that is too large must still arrive, so that its refusal can name the limit; gateways bound bodies before.
 _MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -29,6 +29,7 @@ def create_app(deps: AgentDeps) -> Litestar:
             models.status,
             projections.projections,
             projections.search,
+            hooks.hook_runs,
         ],
         guards=[secret_guard(deps.secret)],
     )

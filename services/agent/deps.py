@@ -10,6 +10,7 @@ from domain.ports import CommandPipeline
 from infra.postgres.catalogue import PostgresCatalogue
 from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
+from infra.postgres.hook_runs import PostgresHookRuns
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.store import PostgresEventStore
 from infra.telemetry.metrics import Metrics
@@ -28,6 +29,7 @@ class AgentDeps:
     history: PostgresHistory
     catalogue: PostgresCatalogue
     feed_reads: PostgresFeedReads
+    hook_runs: PostgresHookRuns
     clock: Clock
     metrics: Metrics
     page_bytes: int

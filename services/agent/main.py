@@ -6,6 +6,7 @@ from domain.errors import StoreUnavailable
 from infra.postgres.catalogue import PostgresCatalogue
 from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
+from infra.postgres.hook_runs import PostgresHookRuns
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.store import PostgresEventStore
 from infra.settings import Settings
@@ -61,6 +62,7 @@ async def run(settings: Settings) -> int:
             history=PostgresHistory(pool),
             catalogue=PostgresCatalogue(pool),
             feed_reads=PostgresFeedReads(pool),
+            hook_runs=PostgresHookRuns(pool),
             clock=SystemClock(),
             metrics=metrics,
             page_bytes=int(settings.limits.replay_page_bytes),

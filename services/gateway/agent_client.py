@@ -163,6 +163,10 @@ class AgentClient:
         """Texts: the agent service's answer to `POST /internal/search`."""
         return (await self._call("POST", "/internal/search", body=body)).body
 
+    async def hook_runs(self, body: bytes) -> bytes:
+        """Hooks and evaluations: the agent service's answer to `POST /internal/hooks`."""
+        return (await self._call("POST", "/internal/hooks", body=body)).body
+
     async def ready(self) -> None:
         """Raises AgentUnavailable unless some agent process answers from its store; one round, no retries."""
         for url in self._order():

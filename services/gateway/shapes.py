@@ -209,6 +209,29 @@ class FoundTexts(BaseModel):
     next_cursor: str | None
 
 
+class HookRun(BaseModel):
+    """A background hook, or an evaluation, and what became of it."""
+
+    job_id: str
+    session_id: str
+    turn_id: str
+    hook: str
+    kind: Literal["hook", "evaluation"]
+    status: Literal["scheduled", "completed", "failed"]
+    result: Any = None
+    error: str | None
+    attempts: int | None
+    scheduled_at: str
+    finished_at: str | None
+
+
+class HookRuns(BaseModel):
+    """The newest first."""
+
+    items: list[HookRun]
+    next_cursor: str | None
+
+
 class Event(BaseModel):
     """A committed event; `data` by its `type` (docs/events.md)."""
 

@@ -24,7 +24,7 @@ from tests.support.feeding import caught_up, running
 from tests.support.stand import Stand, postgres_stand
 from tests.support.waiting import eventually
 
-NAMES = ("session_overview", "usage", "search")
+NAMES = ("session_overview", "usage", "search", "hooks")
 
 
 class Lines:

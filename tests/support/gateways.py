@@ -20,6 +20,7 @@ from infra.pipeline.pipeline import Pipeline
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
 from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
+from infra.postgres.hook_runs import PostgresHookRuns
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.registrations import PostgresRegistrations
 from infra.postgres.store import PostgresEventStore
@@ -147,6 +148,7 @@ def agent_deps(settings: Settings, pipeline: Pipeline, pool: Any) -> AgentDeps:
         history=PostgresHistory(pool),
         catalogue=PostgresCatalogue(pool),
         feed_reads=PostgresFeedReads(pool),
+        hook_runs=PostgresHookRuns(pool),
         clock=SystemClock(),
         metrics=Metrics(process=False),
         page_bytes=int(settings.limits.replay_page_bytes),
