@@ -15,7 +15,7 @@ from domain.parts import Scope
 from services.gateway.dialects.agentos.calls import Call, paused_content, requirement_object, seconds, step_requirement
 from services.gateway.dialects.agentos.component import PREFIX, Component
 from services.gateway.dialects.agentos.order import Lost, Placed
-from services.gateway.dialects.agentos.outcome import completed_fields, error_fields
+from services.gateway.dialects.agentos.outcome import completed_fields, error_fields, member_runs, metadata_of
 from services.gateway.dialects.agentos.run import Member, Run
 
 ATTEMPT_BASE = 10_000_000
@@ -40,8 +40,10 @@ _MEMBER_DERIVED = frozenset(
 _HIDDEN = frozenset({"SessionState", "RunMetrics"})
 _REMEMBERED = (
     *("agent_id", "agent_name", "team_id", "team_name", "workflow_id", "workflow_name", "workflow_run_id"),
-    *("step_id", "step_name", "step_index", "parent_step_id", "nested_depth", "parent_run_id"),
+    *("step_id", "step_name", "step_index", "parent_step_id"),
 )
+
+_OURS = frozenset({"event", "event_index", "created_at", "run_id", "session_id", "parent_run_id", "nested_depth"})
 
 Event = dict[str, Any]
 
@@ -160,7 +162,7 @@ class Fold:
         payload = data.payload if isinstance(data.payload, dict) else {}
         if data.scope is not None:
             self._remember(placed, data.scope, data.name, payload)
-        fields = {name: value for name, value in payload.items() if name not in ("event", "event_index", "created_at")}
+        fields = {name: value for name, value in payload.items() if name not in _OURS}
         yield self._base(placed, data.name, data.scope) | fields
 
     def _paused(self, placed: Placed) -> Iterator[Event]:
@@ -212,7 +214,7 @@ class Fold:
 
     def _scoped(self, scope: Scope) -> Event:
         run = self.run
-        parent = scope.parent_run_id
+        parent, workflow = scope.parent_run_id, run.component.kind == "workflow"
         base: Event = {
             f"{scope.component}_id": scope.id,
             f"{scope.component}_name": member_name(run.component, scope.id),
@@ -220,13 +222,15 @@ class Fold:
             "session_id": run.session_id,
             "nested_depth": 0,
         }
-        if parent is not None:
+        if parent is not None and not (workflow and parent == run.turn_id):
             base["parent_run_id"] = run.run_id if parent == run.turn_id else parent
-        if run.component.kind == "workflow" and scope.component != "workflow":
+        if workflow and scope.component != "workflow":
             base |= {"workflow_id": run.component.agent_id, "workflow_run_id": run.run_id}
         member = run.members.get(scope.run_id)
         if member is not None:
             base |= member.base
+        # Workflows in workflows are counted, members of teams are not.
+        base["nested_depth"] = max(scope.depth - 1, 0) if workflow else 0
         return base
 
     def _remember(self, placed: Placed, scope: Scope, name: str, payload: Event) -> None:
@@ -294,5 +298,7 @@ def workflow_pause(run: Run) -> Event:
         "pause_kind": "step",
         "step_requirements": asked,
         "step_results": list(run.steps),
+        "step_executor_runs": member_runs(run),
+        "metadata": metadata_of(run),
     }
     return shown
