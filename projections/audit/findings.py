@@ -11,7 +11,7 @@ RULES: dict[str, str] = {
     "payload_digest": "the payload digest is sha256(salt ‖ payload)",
     "private_digest": "the private digest is sha256(salt ‖ private part)",
     "payload": "the payload is JSON of the shape of its type and version",
-    "erasure": "a payload lacks its salt only where a session.erased says so",
+    "erasure": "a payload lacks its salt only where a session.erased says so, and is a skeleton then",
     "transition": "the event may follow what came before, by the domain's own fold",
     "closed": "nothing follows session.closed but session.erased and ends of background hooks",
     "one_active": "at most one turn of a session is running or paused",

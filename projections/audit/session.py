@@ -4,7 +4,7 @@ from collections.abc import Sequence as Many
 
 import msgspec
 
-from domain.events import hook, session, turn
+from domain.events import hook, turn
 from domain.events.base import Event
 from domain.events.envelope import StoredEvent
 from domain.events.registry import EVENT_TYPES, UnknownEvent
@@ -101,8 +101,6 @@ class SessionAudit:
             self._skip(stored)
             if event.name in EVENT_TYPES:
                 return False  # a newer version of what the fold is made of
-        elif isinstance(event, session.SessionErased):
-            self._integrity.erasure_announced = event.up_to_sequence
         turn_id = stored.turn_id
         if turn_id is not None and turn_id in self._replies.ended:
             if not self._after_the_end(stored, event, turn_id):

@@ -12,12 +12,12 @@ import asyncpg
 import msgspec
 import pytest
 
-from domain.errors import VersionMismatch
+from domain.errors import NothingToClaim, VersionMismatch
 from domain.events.envelope import Draft
 from domain.events.item import UsageRecorded
 from domain.ids import FrameNumber, SessionId, TurnId
 from domain.ports import FeedEvent, SessionChange, Transaction
-from domain.replies import ExecutorReply
+from domain.replies import ClaimedTurn, ExecutorReply
 from infra.pipeline.notices import version_notices
 from infra.postgres.audit_reader import open_audit_reader
 from infra.postgres.feed import PostgresFeed
@@ -84,7 +84,14 @@ async def world(database: Database) -> AsyncIterator[World]:
 async def one_turn(stand: Stand, session: SessionId) -> None:
     worker = await stand.worker()
     await stand.submit(session, "more")
-    claim = await stand.claim(session, worker)
+
+    async def claimed() -> ClaimedTurn | None:
+        # A claim does not wait for a session that is being flipped: workers look again.
+        with contextlib.suppress(NothingToClaim):
+            return await stand.claim(session, worker)
+        return None
+
+    claim = await eventually(claimed, "the turn is claimed")
     used = UsageRecorded(attempt=1, frame=claim.frame_base + 4, model="m", input_tokens=3, output_tokens=1)
     await stand.record(claim, [stand.text(claim, "said"), Draft(used, TurnId(claim.turn_id))])
     finish = stand.finish_of(claim, ordinal=2)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from domain.erasing import skeleton
 from domain.events import registry
 from domain.events.base import Event
 from domain.events.envelope import StoredEvent
@@ -189,6 +190,11 @@ def no_json(rows: Rows) -> int:
 
 @plant("erasure")
 def salt_gone(rows: Rows) -> int:
+    return rows.set(rows.find("tool.started"), salt=None)
+
+
+@plant("erasure")
+def salt_gone_and_a_text_left(rows: Rows) -> int:
     return rows.set(rows.find("item.completed"), salt=None)
 
 
@@ -541,11 +547,7 @@ def test_an_erased_session_is_clean_and_says_how_far() -> None:
     rows = Rows()
     last = len(rows.events)
     for index, stored in enumerate(rows.events):
-        event = stored.event()
-        emptied: dict[str, Any] = {name: "" for name in ("text", "output") if getattr(event, name, None)}
-        emptied |= {"input": []} if hasattr(event, "input") else {}
-        skeleton = registry.encode(msgspec.structs.replace(event, **emptied))
-        rows.set(index, payload=skeleton, salt=None, private=None)
+        rows.set(index, payload=skeleton(stored.type, stored.payload), salt=None, private=None)
     erased = msgspec.structs.replace(
         WHOLE.events[-1],
         sequence=Sequence(last + 1),
@@ -563,5 +565,12 @@ def test_an_erased_session_is_clean_and_says_how_far() -> None:
     replies = [ReplyRow(0, reply.key, reply.fence, None) for reply in rows.replies]
     report = audit(SESSION, rows.events, Stored(turns, [], replies), head)
     assert (report.findings, report.erased_to, report.judged_to) == ([], last, last + 1)
+    text = rows.find("item.completed", kind="text")
+    forged = rows.events[text].payload.replace(b'"text":""', b'"text":"never said"')
+    assert forged != rows.events[text].payload
+    rows.set(text, payload=forged)
+    found = audit(SESSION, rows.events, None, None).findings
+    assert [(f.rule, f.sequence) for f in found] == [("erasure", text + 1)]
+    rows.set(text, payload=skeleton("item.completed", forged))
     unsaid = audit(SESSION, rows.events[:-1], None, None)
     assert [(f.rule, f.sequence) for f in unsaid.findings] == [("erasure", last)]
