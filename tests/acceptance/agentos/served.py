@@ -11,8 +11,8 @@ from tests.support.lifecycle_agents import note, until_exists
 from turnlog import Pause, Requirement, ToolCall, ToolResult
 
 SERVED = [
-    *(f"{name}=tests.support.agents:{name}" for name in ("echo", "slow", "hold", "remember")),
-    *(f"{name}=tests.acceptance.agentos.served:{name}" for name in ("counter", "asker", "mortal", "failing")),
+    *(f"{name}=tests.support.agents:{name}" for name in ("echo", "slow", "hold")),
+    *(f"{name}=tests.acceptance.agentos.served:{name}" for name in ("counter", "asker", "mortal", "past", "failing")),
     "approver=tests.support.lifecycle_agents:approver",
 ]
 
@@ -59,6 +59,11 @@ async def mortal(turn: Any) -> AsyncIterator[Any]:
         await until_exists(Path(turn.input) / "die")
         os.kill(os.getpid(), signal.SIGKILL)
     yield "Alive."
+
+
+async def past(turn: Any) -> AsyncIterator[str]:
+    """Says what was said before."""
+    yield " | ".join(message.text for message in turn.history)
 
 
 async def failing(turn: Any) -> AsyncIterator[str]:

@@ -50,7 +50,7 @@ async def test_two_approvals_at_once_run_the_tool_once(a: Caller, b: Caller, tmp
     """Weakness 4, and 9594: both callers get the same run."""
     run = await paused(a, "approver", ask(tmp_path, 2), "twice")
     path = f"/agents/approver/runs/{run['run_id']}/continue"
-    form = {"session_id": "twice", "tools": decided(run), "stream": "false"}
+    form: dict[str, Any] = {"session_id": "twice", "tools": decided(run), "stream": "false"}
     answers = await asyncio.gather(*(caller.post(path, **form) for caller in (a, b, a, b)))
     assert [answer.status_code for answer in answers] == [200] * 4
     assert {answer.json()["run_id"] for answer in answers} == {run["run_id"]}
@@ -160,9 +160,9 @@ async def test_places_out_of_range_are_refused(a: Caller) -> None:
 
 async def test_runs_of_a_session_are_in_order_and_see_each_other(a: Caller, b: Caller) -> None:
     """Weakness 16."""
-    runs = [await (a, b)[n % 2].begin("remember", f"m{n}", "order") for n in range(4)]
-    await a.until("remember", runs[-1], "order", "COMPLETED")
-    listed = (await b.get("/agents/remember/runs", session_id="order")).json()
+    runs = [await (a, b)[n % 2].begin("past", f"m{n}", "order") for n in range(4)]
+    await a.until("past", runs[-1], "order", "COMPLETED")
+    listed = (await b.get("/agents/past/runs", session_id="order")).json()
     assert [row["run_id"] for row in listed] == runs
     for number, row in enumerate(listed):
         assert row["run_input"] == f"m{number}"
@@ -173,7 +173,7 @@ async def test_runs_of_a_session_are_in_order_and_see_each_other(a: Caller, b: C
 async def test_a_key_is_one_run_whoever_sends_it_and_however_often(a: Caller, b: Caller) -> None:
     """Weakness 15: without a queue to be switched on, and without a session, too."""
     for session in ({"session_id": "key"}, {}):
-        form = {"message": "once", "stream": "false", **session}
+        form: dict[str, Any] = {"message": "once", "stream": "false", **session}
         headers = {"Idempotency-Key": f"key-{len(session)}"}
         tries = [caller.post("/agents/echo/runs", headers, **form) for caller in (a, b) * 8]
         answers = await asyncio.gather(*tries)

@@ -18,8 +18,8 @@ async def test_cut_after_every_event_and_resumed_at_the_other_gateway(a: Caller,
     async def cut(after: int) -> list[dict[str, Any]]:
         """So many events from one gateway, the rest from the other, both while it runs."""
         first = await a.resume("slow", run, "cut", None, after + 2)
-        rest: list[dict[str, Any]] = await b.resume("slow", run, "cut", first[-1]["event_index"] if first else None)
-        return first + rest
+        rest = await b.resume("slow", run, "cut", first[-1]["event_index"] if first else None)
+        return [*first, *rest]
 
     tries = await asyncio.gather(*(cut(k) for k in range(16)))
     full = await whole

@@ -1,0 +1,24 @@
+"""Agno's own AgentOS over the same objects: `python -m tests.acceptance.agentos.reference PORT`."""
+
+import sys
+
+
+def main() -> None:
+    import uvicorn
+    from agno.db.in_memory import InMemoryDb
+    from agno.os import AgentOS
+
+    from tests.acceptance.agentos import definitions as made
+
+    db = InMemoryDb()
+    agents = [made.plain, made.tooled, made.checked, made.guarded]
+    for component in (*agents, made.crew, made.flow, made.gated):
+        component.db = db  # type: ignore[attr-defined]
+    served = AgentOS(
+        id="reference", agents=agents, teams=[made.crew], workflows=[made.flow, made.gated], telemetry=False
+    )
+    uvicorn.run(served.get_app(), host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
+
+
+if __name__ == "__main__":
+    main()
