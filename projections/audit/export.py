@@ -81,7 +81,8 @@ def parse_line(line: bytes) -> StoredEvent:
 
 
 def audit_export(lines: Iterable[bytes], anchors: dict[str, Anchored] | None = None) -> SessionReport:
-    """Audit one session's export, page by page. `anchors`: heads that were signed earlier, by session id."""
+    """Audit one session's export, page by page. `anchors`: heads that were signed earlier, by session id; where they
+    are given they must name this session, else whoever invents a session would not be found out."""
     audit: SessionAudit | None = None
     session_id = ""
     page: list[StoredEvent] = []
@@ -97,6 +98,8 @@ def audit_export(lines: Iterable[bytes], anchors: dict[str, Anchored] | None = N
         if audit is None:
             session_id = event.session_id
             audit = SessionAudit(session_id, complete=False, anchored=(anchors or {}).get(session_id))
+            if anchors is not None and session_id not in anchors:
+                bad.append(Finding(session_id, 0, "anchor", "no head of this session was signed"))
         page.append(event)
         if len(page) >= PAGE_EVENTS:
             audit.feed(page)

@@ -63,7 +63,9 @@ def audit(
     if file is not None:
         if made is not None and not made.path.exists():
             raise CannotRun(f"{made.path} is not there; an export is checked against an anchor made earlier")
-        _audit_file(file, made.heads() if made is not None and made.good else {}, totals)
+        _audit_file(file, made.heads() if made is not None and made.good else None, totals)
+        if made is None:
+            say("no --anchor: whether later events were cut off, or all of it was invented, cannot be told")
     else:
         with database_in_use():
             run_long(_audit(totals, session, parallel, made, _progress(json)))
@@ -71,10 +73,16 @@ def audit(
     return FOUND_WRONG if totals.findings else FINE
 
 
-def _audit_file(path: Path, heads: dict[str, Anchored], totals: Totals) -> None:
+def _audit_file(path: Path, heads: dict[str, Anchored] | None, totals: Totals) -> None:
     try:
         with path.open("rb") as lines:
-            totals.add(audit_export(lines, heads))
+            report = audit_export(lines, heads)
+            totals.add(report)
+            signed = (heads or {}).get(report.session_id)
+            if signed is not None and signed.sequence < report.events:
+                say(
+                    f"signed up to {signed.sequence} of {report.events} events: nothing but the chain speaks for the rest"
+                )
     except OSError as error:
         raise CannotRun(f"{path} cannot be read: {error.strerror}") from error
 

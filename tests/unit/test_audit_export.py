@@ -7,11 +7,14 @@ import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from domain.ids import SessionId
 from projections.audit import RULES, Anchored, SessionReport
 from projections.audit.export import audit_export, export_line, parse_line
 from tests.support.story import story
+from tests.support.written import resealed
 
 WHOLE = story()
 LINES = [export_line(event) for event in WHOLE.events]
@@ -120,8 +123,39 @@ def test_a_tail_that_was_cut_off_is_found_by_an_anchor() -> None:
     assert rules(audit_export(LINES, anchors)) == []
     assert rules(audit_export(LINES[:-3])) == []
     assert rules(audit_export(LINES[:-3], anchors)) == [("anchor", len(LINES))]
+    # Under another name there would be no head to hold against it.
+    other = SessionId("0198c0de-0009-7000-8000-000000000001")
+    renamed = resealed([msgspec.structs.replace(event, session_id=other) for event in WHOLE.events])
+    invented = [export_line(event) for event in renamed]
+    assert rules(audit_export(invented)) == []
+    assert rules(audit_export(invented, anchors)) == [("anchor", 0)]
     rewritten = {str(WHOLE.session_id): Anchored(7, bytes(32))}
     assert rules(audit_export(LINES, rewritten)) == [("anchor", 7)]
+
+
+def forged_order() -> list[bytes]:
+    """Two events have changed places, and everything that is computed from them is as it would be."""
+    place = next(n for n, event in enumerate(WHOLE.events) if event.type == "tool.started")
+    events = [*WHOLE.events[: place - 1], WHOLE.events[place], WHOLE.events[place - 1], *WHOLE.events[place + 1 :]]
+    return [export_line(event) for event in resealed(events)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        ([*LINES[:4], LINES[5], LINES[4], *LINES[6:]], "sequence"),
+        (forged_order(), "tool_known"),
+        ([LINES[0].replace(b'"metadata":{', b'"metadata":{"by":"eve",'), *LINES[1:]], "chain"),
+        ([LINES[0].replace(b'"metadata":{', b'"metadata":{ '), *LINES[1:]], "chain"),
+        ([LINES[0].replace(b'"metadata":', b'"metadata":{},"metadata":'), *LINES[1:]], "export"),
+        ([line[:-1] + b"\r\n" for line in LINES], "export"),
+        ([*LINES[:-1], LINES[-1][:-1]], "export"),
+        ([*LINES, LINES[0]], "sequence"),
+        (LINES[3:], "sequence"),
+    ],
+)
+def test_cheats_are_found(lines: list[bytes], rule: str) -> None:
+    assert rule in {found for found, _ in rules(audit_export(lines))}
 
 
 def test_the_document_names_every_rule() -> None:
