@@ -80,9 +80,7 @@ def _audit_file(path: Path, heads: dict[str, Anchored] | None, totals: Totals) -
             totals.add(report)
             signed = (heads or {}).get(report.session_id)
             if signed is not None and signed.sequence < report.events:
-                say(
-                    f"signed up to {signed.sequence} of {report.events} events: nothing but the chain speaks for the rest"
-                )
+                say(f"signed up to {signed.sequence} of {report.events} events: only the chain speaks for the rest")
     except OSError as error:
         raise CannotRun(f"{path} cannot be read: {error.strerror}") from error
 
