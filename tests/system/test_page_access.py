@@ -23,7 +23,6 @@ async def come_in(tab: Tab, token: str) -> None:
     dialog = tab.page.get_by_role("dialog", name="Who are you?")
     await dialog.get_by_label("User token").fill(token)
     await tab.button("Use the token", dialog).click()
-    await dialog.wait_for(state="hidden")
 
 
 async def test_a_token_is_pasted_once_and_each_new_stream_has_its_own_ticket(browser: Browser, site: Cluster) -> None:
@@ -72,15 +71,21 @@ def streams(tab: Tab) -> list[str]:
 
 
 async def test_a_token_that_expires_is_asked_for_and_the_next_goes_on(browser: Browser, site: Cluster) -> None:
-    soon = user_token("bea", expires=int(time.time()) + 5)
     long = user_token("bea")
     session = await site.client(0, long).create("echo")
     await site.client(0, long).run(session, "before")
-    tab = await browser.tab(f"{site.gateways[0].url}/#{session}")
-    await come_in(tab, soon)
-    await tab.ended(1, "completed")
+    for seconds in (4, 15, 45):
+        tab = await browser.tab(f"{site.gateways[0].url}/#{session}")
+        refused = tab.page.get_by_text("The token is not, or no longer, accepted.")
+        await come_in(tab, user_token("bea", expires=int(time.time()) + seconds))
+        shown = tab.page.get_by_role("article", name="Turn 1, completed", exact=True)
+        await shown.or_(refused).first.wait_for()
+        if await shown.count():
+            break
+        # So slow a machine needs a token that lasts longer.
+        await tab.page.close()
     await tab.page.evaluate("window.kept = document.querySelector('.turn')")
-    await tab.page.get_by_text("The token is not, or no longer, accepted.").wait_for()
+    await refused.wait_for()
     await come_in(tab, long)
     await tab.live()
     await tab.say("after")
