@@ -93,7 +93,7 @@ class Story:
         await self.post("content only", runs, message="[say: x y]", stream_events="false")
         await self.post("model fails", runs, message="[http=500]", session_id="e")
         await self.post("model fails, inline", runs, message="[http=500]", session_id="e", stream="false")
-        await self.post("guardrail", "/agents/guarded/runs", message="forbidden", session_id="g")
+        await self.post("guardrail", "/agents/guarded/runs", "hook-events", message="forbidden", session_id="g")
         said = await self.post("of a user", runs, message="[say: x]", session_id="u", user_id="a", stream="false")
         assert said["user_id"] == "a"
         await self.post("of another user", runs, message="x", session_id="u", user_id="b", stream="false")
@@ -158,7 +158,13 @@ class Story:
         await self.get("snapshot no number", f"{path}/checkpoints/x", session_id="b")
         await self.get("checkpoints without session", f"{path}/checkpoints")
         forked = await self.post(
-            "fork", f"{path}/continue", session_id="b", stream="false", continue_from=3, input="[say: new]"
+            "fork",
+            f"{path}/continue",
+            "messages-own",
+            session_id="b",
+            stream="false",
+            continue_from=3,
+            input="[say: new]",
         )
         assert forked["forked_from_message_index"] == 3
         inside = await self.post(
@@ -166,7 +172,9 @@ class Story:
         )
         assert inside["forked_from_message_index"] == 3
         await self.post("fork, stream", f"{path}/continue", session_id="b", continue_from=3)
-        await self.post("regenerate", f"{path}/continue", session_id="b", stream="false", regenerate="true")
+        await self.post(
+            "regenerate", f"{path}/continue", "messages-own", session_id="b", stream="false", regenerate="true"
+        )
         for label, further, deviation in (
             ("no place", {"continue_from": "zz"}, None),
             ("replace alone", {"replace_original": "true"}, None),

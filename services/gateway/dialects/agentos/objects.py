@@ -35,6 +35,8 @@ def content_of(run: Run) -> str | None:
 def run_object(run: Run, events: list[Object] | None = None) -> Object:
     """The full object. `events` are what a poll adds."""
     shown = _workflow(run) if run.component.kind == "workflow" else _agent_or_team(run)
+    if not shown.get("tools") and (events is not None or run.status == "failed"):
+        shown.pop("tools", None)
     shown |= _ancestry(run)
     if run.wire_status == "CANCELLED" and run.cancelled_while is not None:
         shown["cancellation_stage"] = run.cancelled_while
@@ -61,7 +63,7 @@ def _agent_or_team(run: Run) -> Object:
         "metadata": run.extra.get("metadata"),
         "input": {"input_content": run.input_text},
     }
-    if run.component.kind == "agent":
+    if run.component.kind == "agent" or run.requirements:
         shown["session_state"] = run.session_state or {}
     if run.started_at is not None:
         shown["messages"] = messages_of(run)
@@ -70,7 +72,7 @@ def _agent_or_team(run: Run) -> Object:
         shown["last_checkpoint_at_message_index"] = run.places[-1].messages
     if run.requirements:
         shown["requirements"] = requirements_of(run)
-    if run.component.kind == "team" and run.members:
+    if run.component.kind == "team":
         shown["member_responses"] = member_runs(run)
     return shown
 

@@ -13,6 +13,8 @@ _ERRORS = {
 
 def metrics_of(run: Run) -> dict[str, Any]:
     """The runtime's own account of the run, else the sum of what its model requests used."""
+    if run.component.kind == "workflow":
+        return _workflow_metrics(run)
     if run.metrics is not None:
         return run.metrics
     model = run.component.model
@@ -26,6 +28,25 @@ def metrics_of(run: Run) -> dict[str, Any]:
         shown["duration"] = (run.ended_at - run.started_at) / 1e6
     if models:
         shown["details"] = {"model": models}
+    return shown
+
+
+def _workflow_metrics(run: Run) -> dict[str, Any]:
+    """By step, as its runtime told of each."""
+    if run.metrics is not None and "steps" in run.metrics:
+        return run.metrics
+    steps = {}
+    for step in run.steps:
+        name = str(step.get("step_name", ""))
+        steps[name] = {
+            "step_name": name,
+            "executor_type": step.get("executor_type", "function"),
+            "executor_name": step.get("executor_name", name),
+            "metrics": step.get("metrics"),
+        }
+    shown: dict[str, Any] = {"steps": steps}
+    if run.started_at is not None and run.ended_at is not None:
+        shown["duration"] = (run.ended_at - run.started_at) / 1e6
     return shown
 
 

@@ -105,7 +105,7 @@ def session_detail(
         "session_name": name_of(registration, turns),
         "session_state": state,
         f"{kind}_id": registration.agent_id,
-        f"{kind}_data": about,
+        f"{kind}_data": about if runs else None,
         "metadata": session_metadata(registration).get("metadata"),
         "created_at": iso(registration.created_at),
         "updated_at": updated_at(registration, turns),

@@ -41,9 +41,11 @@ async def answer(
     after: int = -1,
     pending: bool = True,
     bare_end: bool = False,
+    with_events: bool = False,
 ) -> Response[Any]:
     """The answer of a create or continue. `after`: the last event index the caller has; `pending`: a background request
-    without a stream is answered at once; `bare_end`: a paused workflow's stream ends with its object."""
+    without a stream is answered at once; `bare_end`: a paused workflow's stream ends with its object;
+    `with_events`: the object has them."""
     session_id = access.registration.session_id
     if wishes.stream:
         last: Callable[[], bytes] = bytes
@@ -72,7 +74,7 @@ async def answer(
     if not reader.run.ended():
         # This process ends; with the same key, or by a poll, the caller finds the run.
         raise AgentUnavailable()
-    return json_answer(run_object(reader.run))
+    return json_answer(run_object(reader.run, reader.fold.events if with_events else None))
 
 
 def accepted(reader: RunReader, why: str | None = None) -> Response[bytes]:

@@ -48,7 +48,8 @@ async def continue_run(
     reader = await finder.read(found)
     if reader.run.wire_status == "CANCELLED":
         raise conflict(run_id, "cancelled")
-    if not branch.wanted and (entries or reader.run.waits):
+    over = component.kind == "workflow" and reader.run.terminal
+    if not branch.wanted and not over and (entries or reader.run.waits):
         settled = await _answered(finder, request, found, reader, entries or [], command_key, wishes)
         if settled is not None:
             return settled
@@ -87,13 +88,15 @@ async def _answered(
     if run.waits:
         # Some of a team's questions are open still: it stays paused, and says which.
         if not wishes.stream:
-            return json_answer(run_object(run))
+            return json_answer(run_object(run, reader.fold.events))
         paused_at -= 1
     seen = [*reader.fold.events_after(paused_at), *loaded] if run.waits else loaded
     if not seen and run.terminal:
         # An equal repeat, and the run has ended meanwhile.
         seen = await _again(finder, found)
-    return await answer(finder, found.access, reader, seen, wishes, after=paused_at, pending=False)
+    return await answer(
+        finder, found.access, reader, seen, wishes, after=paused_at, pending=False, with_events=kind != "workflow"
+    )
 
 
 async def _again(finder: Finder, found: Found) -> list[dict[str, Any]]:

@@ -104,9 +104,15 @@ async def create_session(
 
 
 @get("/sessions/{session_id:str}")
-async def get_session(request: HttpRequest, finder: Find, session_id: str) -> Response[bytes]:
+async def get_session(
+    request: HttpRequest,
+    finder: Find,
+    session_id: str,
+    type_: Annotated[str | None, QueryParameter(name="type")] = None,
+) -> Response[bytes]:
     """One session with what was said in it."""
-    return json_answer(await _detail(finder, await _session(finder, request, session_id)))
+    what = f"{type_.capitalize()} Session" if type_ in _KINDS else "Session"
+    return json_answer(await _detail(finder, await _session(finder, request, session_id, what)))
 
 
 @post("/sessions/{session_id:str}/rename", status_code=200)
@@ -156,11 +162,11 @@ async def _delete(finder: Finder, request: HttpRequest, name: str) -> None:
         return
 
 
-async def _session(finder: Finder, request: HttpRequest, name: str) -> Registration:
+async def _session(finder: Finder, request: HttpRequest, name: str, what: str = "Session") -> Registration:
     try:
         return (await finder.session(request, name)).registration
     except SessionNotFound as error:
-        raise Refused(404, f"Session with id '{name}' not found") from error
+        raise Refused(404, f"{what} with id '{name}' not found") from error
 
 
 async def _component(finder: Finder, kind: str, component_id: str) -> Component:
