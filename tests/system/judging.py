@@ -92,13 +92,14 @@ async def judging(urls: Sequence[str]) -> AsyncIterator[Judge]:
 
 
 class CutWire:
-    """Connection i goes to `ports[i % len]`. The first one is cut right behind the event that is number `after` on it
-    (0: never)."""
+    """Connection i goes to `ports[i % len]`. The first one to carry so many events is cut right behind number `after`
+    (0: never); the next stream is left alone."""
 
     def __init__(self, ports: Sequence[int], after: int) -> None:
         self._ports = list(ports)
         self._after = after
         self.connections = 0
+        self.cut = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number = self.connections
@@ -109,12 +110,14 @@ class CutWire:
         try:
             while data := await back.read(65536):
                 whole += data
-                ends = [found.end() for found in _EVENT.finditer(whole)] if number == 0 and self._after else []
-                end = ends[self._after - 1] if len(ends) >= self._after > 0 else len(whole)
+                ends = [] if self.cut else [found.end() for found in _EVENT.finditer(whole)]
+                cutting = len(ends) >= self._after > 0
+                end = ends[self._after - 1] if cutting else len(whole)
                 writer.write(whole[sent:end])
                 await writer.drain()
                 sent = end
-                if end < len(whole) or len(ends) >= self._after > 0:
+                if cutting:
+                    self.cut = True
                     return
         except ConnectionError:
             return

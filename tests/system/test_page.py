@@ -1,6 +1,8 @@
 """The page in a real browser: what a person does with it, and what must not disturb them."""
 
+import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from tests.support.client import Client
 from tests.support.cluster import Cluster
 from tests.support.lifecycle_agents import lines
 from tests.system.browsing import Browser, Tab
+from tests.system.judging import cut_wire
 from tests.system.tools import needs_chromium
 
 pytestmark = [pytest.mark.system, needs_chromium, pytest.mark.asyncio(loop_scope="module")]
@@ -52,6 +55,31 @@ async def test_a_refresh_in_mid_sentence_loses_and_doubles_nothing(
     assert final.split() == [str(number) for number in range(len(final.split()))]
     assert [final] == await said(site.client(), session)
     assert_grew(await tab.witnessed(), final)
+
+
+@pytest.mark.parametrize(
+    "cuts", [pytest.param(range(1, 12, 3), id="some"), pytest.param(range(1, 12), id="every", marks=pytest.mark.soak)]
+)
+async def test_cut_behind_an_event_it_shows_the_same_from_the_other_gateway(
+    browser: Browser, site: Cluster, cuts: range
+) -> None:
+    """Chromium's own EventSource, a tab for each place to cut at."""
+    ports = [gateway.port or 0 for gateway in site.gateways]
+    session = await site.client().create("tools")
+    async with AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(cut_wire(ports, after)) for after in (0, *cuts)]
+        tabs = await asyncio.gather(*(browser.tab(f"{wire}/#{session}") for wire in wires))
+        await tabs[0].live()
+        await site.client().submit(session, "漢字 é 👩‍👩‍👧 x")
+        for tab in tabs:
+            await tab.ended(1, "completed")
+            await tab.live()
+        shown = [await tab.turn(1).text_content() for tab in tabs]
+        streams = [sum("/events?" in request for request in tab.requests) for tab in tabs]
+    assert set(shown) == {shown[0]}
+    assert "found 漢字 é 👩‍👩‍👧 x" in shown[0]
+    assert streams[0] == 1
+    assert min(streams[1:]) > 1, "each was cut"
 
 
 async def test_two_tabs_show_the_same_and_either_interrupts(browser: Browser, site: Cluster) -> None:
