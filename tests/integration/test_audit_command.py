@@ -1,6 +1,7 @@
 """`turnlog audit`, `export` and `replay` on a real database, as somebody types them."""
 
 import asyncio
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import asyncpg
 import msgspec
 import pytest
 
+from domain.parts import FilePart
 from services.cli.main import run
 from tests.support.databases import Database
-from tests.support.planted import copies, put
+from tests.support.planted import Copy, copies, put
 from tests.support.story import story
+from tests.support.written import WrittenSession
 
 WHOLE = story()
 IDS = [copy.session_id for copy in copies(WHOLE, 6)]
@@ -48,6 +51,41 @@ async def test_audit_says_clean_and_what_is_wrong(superuser: Any, capsys: pytest
     assert (code, [(f["session_id"], f["sequence"], f["rule"]) for f in found]) == (1, [(IDS[2], 32, "turns")])
     assert (await typed(capsys, "audit", "--session", IDS[1]))[0] == 0
     assert (await typed(capsys, "audit", "--session", IDS[2]))[0] == 1
+
+
+async def test_damaged_and_missing_attachments_are_found_and_nothing_else(
+    superuser: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written, contents = WrittenSession(9), [b"one" * 100, b"two" * 100, b"three" * 100]
+    names = [hashlib.sha256(content).hexdigest() for content in contents]
+    written.create()
+    for name in names:
+        written.submit(also=[FilePart(name, media_type="text/plain", name="a.txt", bytes=300)])
+    whole = Copy(written.session_id, written.events, written.stored(), written.head())
+    await put(superuser, [whole])
+    for name, content in zip(names, contents, strict=True):
+        digest = bytes.fromhex(name)
+        await superuser.execute("INSERT INTO blobs VALUES ($1, 'text/plain', $2, now())", digest, len(content))
+        for chunk, piece in enumerate((content[:200], content[200:])):
+            await superuser.execute("INSERT INTO blob_chunks VALUES ($1, $2, $3)", digest, chunk, piece)
+    assert (await typed(capsys, "audit"))[0] == 0
+
+    async def found() -> list[tuple[str, int, str, bool]]:
+        code, out, _ = await typed(capsys, "audit", "--json")
+        assert code == 1
+        findings = msgspec.json.decode(out)["findings"]
+        return [(f["session_id"], f["sequence"], f["rule"], names[1] in f["detail"]) for f in findings]
+
+    second = bytes.fromhex(names[1])
+    await superuser.execute(
+        "UPDATE blob_chunks SET content = set_byte(content, 7, 0) WHERE sha256 = $1 AND chunk = 1", second
+    )
+    assert await found() == [("", 0, "blobs", True)]
+    await superuser.execute("DELETE FROM blob_chunks WHERE sha256 = $1 AND chunk = 1", second)
+    assert await found() == [("", 0, "blobs", True)]
+    await superuser.execute("DELETE FROM blob_chunks WHERE sha256 = $1", second)
+    await superuser.execute("DELETE FROM blobs WHERE sha256 = $1", second)
+    assert await found() == [(written.session_id, 3, "blobs", False)]
 
 
 async def test_audit_by_several_processes_finds_the_same(

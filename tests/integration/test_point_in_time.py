@@ -48,7 +48,7 @@ class Cluster:
         await admin.execute("SELECT pg_reload_conf()")
         await admin.close()
         tool = postgres_binaries(self.version, self.account).directory / "pg_basebackup"
-        words = [tool, "-D", target, "-c", "fast", "-d", self.server.superuser_dsn]
+        words = [str(tool), "-D", str(target), "-c", "fast", "-d", self.server.superuser_dsn]
 
         def backup() -> None:
             subprocess.run(words, check=True, capture_output=True)
@@ -60,7 +60,7 @@ class Cluster:
     async def lost(self) -> None:
         """The last WAL is in the archive, and the server is gone."""
         admin = await asyncpg.connect(self.server.superuser_dsn)
-        segment = await admin.fetchval("SELECT pg_walfile_name(pg_switch_wal())")
+        segment = str(await admin.fetchval("SELECT pg_walfile_name(pg_switch_wal())"))
 
         async def archived() -> bool:
             return (self.archive / segment).exists()
@@ -144,7 +144,7 @@ async def test_a_restore_to_a_point_in_time_has_its_whole_feed_and_the_anchor_na
         async def promoted() -> bool:
             admin = await asyncpg.connect(admin_dsn)
             try:
-                return not await admin.fetchval("SELECT pg_is_in_recovery()")
+                return (await admin.fetchval("SELECT pg_is_in_recovery()")) is False
             finally:
                 await admin.close()
 

@@ -24,6 +24,7 @@ from infra.postgres.feed import PostgresFeed
 from infra.postgres.feed_slots import PostgresFeedSlots
 from infra.postgres.pool import Pool, create_pool
 from projections.messages.projection import Messages
+from projections.refolding import COLUMNS
 from projections.serving import session_projections
 from projections.turns.projection import Turns
 from projections.usage.projection import Usage
@@ -231,6 +232,51 @@ async def test_what_differs_is_named_and_not_served_unless_accepted(
     code, out = await typed(capsys, "rebuild", name, "--rollback")
     assert (code, await world.served(name)) == (0, {3})
     assert await world.audited() == 4
+
+
+OTHERWISE = {
+    "text": "coalesce({0}, '') || 'x'",
+    "json": "'{{\"other\":1}}'",
+    "uuid": "gen_random_uuid()",
+    "boolean": "NOT {0}",
+    "timestamp with time zone": "coalesce({0}, now()) + interval '1 microsecond'",
+    "integer": "coalesce({0}, 0) + 1000",
+    "bigint": "coalesce({0}, 0) + 1000",
+}
+STATUS = {"turns": "'failed'", "messages": "'partial'", "role": "'assistant'"}
+
+
+@pytest.mark.parametrize("name", ["turns", "messages"])
+async def test_a_served_row_that_differs_in_any_column_is_named_with_it(world: World, name: str) -> None:
+    """One session a column; the server compares, so that each column must be in its comparison."""
+    columns = COLUMNS[name][1:]
+    await put(world.admin, copies(story(), len(columns) + 1))
+    sessions = await world.admin.fetch("SELECT session_id::text AS id FROM sessions ORDER BY 1")
+    types = await world.admin.fetch(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = $1", name
+    )
+    kinds = {row["column_name"]: row["data_type"] for row in types}
+    due = {}
+    for column, session in zip(columns, sessions, strict=False):
+        value = OTHERWISE[kinds[column]].format(column)
+        value = {"status": STATUS[name], "role": STATUS["role"]}.get(column, value)
+        # A row that is over, and not the newest, so that no other rule of the table is in the way.
+        status = await world.admin.execute(
+            f"UPDATE {name} SET {column} = {value}"  # noqa: S608
+            f" WHERE session_id = '{session['id']}' AND enqueue_sequence = 1"
+            + (" AND ordinal = 0" if name == "messages" else "")
+        )
+        assert status == "UPDATE 1"
+        due[session["id"]] = column
+    target = await choose(world.worker, session_projections(), name, rollback=False)
+    (projection,) = [one for one in session_projections() if one.name == name]
+    report = await SessionRebuild(world.worker, projection, target, accept=False).run()
+    named = {found.session_id: found.columns for found in report.differences}
+    # A row that claims to be newer than the log is not compared; then it is missing.
+    due |= {session: "there is no such row" for session, column in due.items() if column == "last_sequence"}
+    assert named == due
+    assert {found.against for found in report.differences} == {"served"}
+    assert (report.flipped, report.refused) == (1, len(columns))
 
 
 class NewMessages(Messages):

@@ -126,8 +126,8 @@ class WrittenSession:
         command = commands.CreateSession(session_id=self.session_id, key=CommandKey("create"), agent_id="echo")
         assert self.try_to(command) is not None
 
-    def submit(self, text: str = "hello", **more: Any) -> Any:
-        given: list[Part] = [TextPart(text)]
+    def submit(self, text: str = "hello", *, also: list[Part] | None = None, **more: Any) -> Any:
+        given: list[Part] = [TextPart(text), *(also or [])]
         turn_id = TurnId(self.uuid())
         key = CommandKey(f"k{turn_id}")
         return self.try_to(
