@@ -35,14 +35,14 @@ modules() {
     cmp -s tests/system/package-lock.json tests/system/node_modules/.turnlog-lock && return 0
     [ "${1:-}" = "--check" ] && return 1
     command -v npm >/dev/null || return 1
-    (cd tests/system && npm ci --ignore-scripts --silent >/dev/null) || return 1
+    (cd tests/system && timeout 300 npm ci --ignore-scripts --silent >/dev/null) || return 1
     cp tests/system/package-lock.json tests/system/node_modules/.turnlog-lock
 }
 
 driver() {
     cmp -s requirements/system.lock .venv/.turnlog-system && .venv/bin/python -c "import playwright" 2>/dev/null && return 0
     [ "${1:-}" = "--check" ] && return 1
-    env -u PIP_CONSTRAINT -u UV_CONSTRAINT -u UV_OVERRIDE -u VIRTUAL_ENV .venv/bin/uv pip install --quiet \
+    env -u PIP_CONSTRAINT -u UV_CONSTRAINT -u UV_OVERRIDE -u VIRTUAL_ENV timeout 300 .venv/bin/uv pip install --quiet \
         --python .venv/bin/python --no-deps --require-hashes -r requirements/system.lock || return 1
     cp requirements/system.lock .venv/.turnlog-system
 }
@@ -60,10 +60,10 @@ if [ ${#missing[@]} -gt 0 ] && [ "${1:-}" != "--check" ] && [ "$(id -u)" = 0 ] &
         trap 'rm -f /usr/sbin/policy-rc.d' EXIT
     fi
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq >/dev/null
+    timeout 300 apt-get update -qq >/dev/null
     # One by one: what the one has not, another may have.
     for package in "${packages[@]}"; do
-        apt-get install -y -qq --no-install-recommends "$package" >/dev/null
+        timeout 300 apt-get install -y -qq --no-install-recommends "$package" >/dev/null
     done
     look
 fi
