@@ -1,19 +1,20 @@
 """Agno's own AgentOS over the same objects: `python -m tests.acceptance.agentos.reference PORT`."""
 
 import sys
+from typing import Any
 
 
 def main() -> None:
     import uvicorn
-    from agno.db.in_memory import InMemoryDb
+    from agno.db import in_memory
     from agno.os import AgentOS
 
     from tests.acceptance.agentos import definitions as made
 
-    db = InMemoryDb()
-    agents = [made.plain, made.tooled, made.checked, made.guarded]
+    db = in_memory.InMemoryDb()  # type: ignore[no-untyped-call]
+    agents: list[Any] = [made.plain, made.tooled, made.checked, made.guarded]
     for component in (*agents, made.crew, made.flow, made.gated):
-        component.db = db  # type: ignore[attr-defined]
+        component.db = db
     served = AgentOS(
         id="reference", agents=agents, teams=[made.crew], workflows=[made.flow, made.gated], telemetry=False
     )

@@ -15,6 +15,7 @@ from services.gateway.dialects.agentos.routes import (
     evals,
     resume,
     runs,
+    session_forks,
     session_runs,
     sessions,
 )
@@ -36,6 +37,7 @@ _ROUTES = [
     sessions.change_session,
     sessions.delete_session,
     sessions.delete_sessions,
+    session_forks.fork_session,
     session_runs.list_session_runs,
     session_runs.list_previews,
     session_runs.get_session_run,

@@ -1,6 +1,7 @@
 """`…/runs/{run_id}/checkpoints`: the places a run can be continued from, and the run as it was there."""
 
 from litestar import Response, get
+from litestar.params import FromPath
 
 from services.gateway.dialects.agentos.answers import Refused, json_answer, missing
 from services.gateway.dialects.agentos.forms import HttpRequest, whole_number
@@ -14,7 +15,11 @@ _KINDS = ("agents", "teams")
 
 @get(paths("/runs/{run_id:str}/checkpoints", *_KINDS))
 async def list_checkpoints(
-    request: HttpRequest, finder: Find, component_id: str, run_id: str, session_id: SessionQuery = None
+    request: HttpRequest,
+    finder: Find,
+    component_id: FromPath[str],
+    run_id: FromPath[str],
+    session_id: SessionQuery = None,
 ) -> Response[bytes]:
     """Oldest first."""
     await finder.component(request, component_id)
@@ -28,9 +33,9 @@ async def list_checkpoints(
 async def get_checkpoint(
     request: HttpRequest,
     finder: Find,
-    component_id: str,
-    run_id: str,
-    message_index: str,
+    component_id: FromPath[str],
+    run_id: FromPath[str],
+    message_index: FromPath[str],
     session_id: SessionQuery = None,
 ) -> Response[bytes]:
     """The run with that many of its messages."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from litestar import Response, post
+from litestar.params import FromPath
 
 from domain.clock import rfc3339
 from domain.commands import ContinueTurn
@@ -26,7 +27,7 @@ _NOTHING = Branch("end", False, False, None, None, None)
 
 @post(paths("/runs/{run_id:str}/continue"), status_code=200)
 async def continue_run(
-    request: HttpRequest, finder: Find, component_id: str, run_id: str, key: IdempotencyKey = None
+    request: HttpRequest, finder: Find, component_id: FromPath[str], run_id: FromPath[str], key: IdempotencyKey = None
 ) -> Response[Any]:
     """The first decision on a question counts, an equal repeat is fine; a run that is over stays as it is, and what
     goes on from it is a new one."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 from litestar import Response, post
+from litestar.params import FromPath
 
 from domain.commands import SubmitTurn
 from domain.errors import IdempotencyMismatch, TurnIdTaken
@@ -39,7 +40,7 @@ class _Queued(msgspec.Struct, frozen=True):
 
 @post(paths("/runs"), status_code=200)
 async def create_run(
-    request: HttpRequest, finder: Find, component_id: str, key: IdempotencyKey = None
+    request: HttpRequest, finder: Find, component_id: FromPath[str], key: IdempotencyKey = None
 ) -> Response[Any]:
     """Accept a message as a run. It is committed before this answers, and goes on whatever becomes of the caller."""
     form = await read_form(request)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 
 from litestar import Response, get
+from litestar.params import FromPath
 
 from services.gateway.dialects.agentos import discovery
 from services.gateway.dialects.agentos.answers import json_answer
@@ -53,7 +54,7 @@ async def list_components(request: HttpRequest, finder: Find) -> Response[bytes]
 
 
 @get(["/agents/{component_id:str}", "/teams/{component_id:str}", "/workflows/{component_id:str}"])
-async def get_component(request: HttpRequest, finder: Find, component_id: str) -> Response[bytes]:
+async def get_component(request: HttpRequest, finder: Find, component_id: FromPath[str]) -> Response[bytes]:
     """One of them."""
     finder.deps.authenticator.credential(request)
     return json_answer(discovery.described(await finder.component(request, component_id), full=True))

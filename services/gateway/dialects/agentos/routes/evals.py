@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, get
-from litestar.params import QueryParameter
+from litestar.params import FromPath, QueryParameter
 
 from services.gateway.dialects.agentos.answers import Refused, json_answer
 from services.gateway.dialects.agentos.component import Component
@@ -60,7 +60,7 @@ async def list_evaluations(
 
 
 @get("/eval-runs/{eval_run_id:str}")
-async def get_evaluation(request: HttpRequest, finder: Find, eval_run_id: str) -> Response[bytes]:
+async def get_evaluation(request: HttpRequest, finder: Find, eval_run_id: FromPath[str]) -> Response[bytes]:
     """One of them."""
     for run in await _evaluations(finder, request):
         if run["id"] == eval_run_id:

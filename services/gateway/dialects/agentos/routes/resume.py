@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from litestar import Response, get, post
-from litestar.params import HeaderParameter, QueryParameter
+from litestar.params import FromPath, HeaderParameter, QueryParameter
 
 from domain.errors import SessionNotFound, TurnNotFound
 from services.gateway.dialects.agentos.finding import Finder
@@ -18,7 +18,11 @@ LastEventId = Annotated[str | None, HeaderParameter(name="Last-Event-ID")]
 
 @post(paths("/runs/{run_id:str}/resume"), status_code=200)
 async def resume_run(
-    request: HttpRequest, finder: Find, component_id: str, run_id: str, last_event_id: LastEventId = None
+    request: HttpRequest,
+    finder: Find,
+    component_id: FromPath[str],
+    run_id: FromPath[str],
+    last_event_id: LastEventId = None,
 ) -> Response[Any]:
     """Everything after the index that the client has, then live what comes."""
     form = await read_form(request)
@@ -32,8 +36,8 @@ async def resume_run(
 async def watch_run(
     request: HttpRequest,
     finder: Find,
-    component_id: str,
-    run_id: str,
+    component_id: FromPath[str],
+    run_id: FromPath[str],
     session_id: SessionQuery = None,
     last_event_index: Annotated[str | None, QueryParameter()] = None,
     last_event_id: LastEventId = None,

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from litestar import Response, get, post
-from litestar.params import QueryParameter
+from litestar.params import FromPath, QueryParameter
 
 from domain.commands import CancelTurn, InterruptTurn
 from domain.errors import SessionNotFound, TurnNotCancellable, TurnNotFound, TurnNotRunning
@@ -24,7 +24,11 @@ _TRIES = 5
 
 @get(paths("/runs/{run_id:str}"))
 async def get_run(
-    request: HttpRequest, finder: Find, component_id: str, run_id: str, session_id: SessionQuery = None
+    request: HttpRequest,
+    finder: Find,
+    component_id: FromPath[str],
+    run_id: FromPath[str],
+    session_id: SessionQuery = None,
 ) -> Response[bytes]:
     """The run as it stands, with its events so far (pieces of text left out)."""
     await finder.component(request, component_id)
@@ -39,7 +43,7 @@ async def get_run(
 async def list_runs(
     request: HttpRequest,
     finder: Find,
-    component_id: str,
+    component_id: FromPath[str],
     session_id: SessionQuery = None,
     status: Annotated[str | None, QueryParameter()] = None,
 ) -> Response[bytes]:
@@ -56,7 +60,11 @@ async def list_runs(
 
 @post(paths("/runs/{run_id:str}/cancel"), status_code=200)
 async def cancel_run(
-    request: HttpRequest, finder: Find, component_id: str, run_id: str, session_id: SessionQuery = None
+    request: HttpRequest,
+    finder: Find,
+    component_id: FromPath[str],
+    run_id: FromPath[str],
+    session_id: SessionQuery = None,
 ) -> Response[bytes]:
     """Stop a run, wherever it is: what waits or is paused is cancelled at once, what runs is asked to stop. The answer
     tells its state; a run that is over stays as it is."""

@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from litestar import Response, get
-from litestar.params import QueryParameter
+from litestar.params import FromPath, QueryParameter
 
 from domain.errors import SessionNotFound
 from services.gateway.dialects.agentos.answers import Refused, json_answer
@@ -47,7 +47,7 @@ def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
 async def list_session_runs(
     request: HttpRequest,
     finder: Find,
-    session_id: str,
+    session_id: FromPath[str],
     status: Statuses = None,
     created_after: Text = None,
     created_before: Text = None,
@@ -61,7 +61,7 @@ async def list_session_runs(
 async def list_previews(
     request: HttpRequest,
     finder: Find,
-    session_id: str,
+    session_id: FromPath[str],
     status: Statuses = None,
     created_after: Text = None,
     created_before: Text = None,
@@ -72,7 +72,9 @@ async def list_previews(
 
 
 @get("/sessions/{session_id:str}/runs/{run_id:str}")
-async def get_session_run(request: HttpRequest, finder: Find, session_id: str, run_id: str) -> Response[bytes]:
+async def get_session_run(
+    request: HttpRequest, finder: Find, session_id: FromPath[str], run_id: FromPath[str]
+) -> Response[bytes]:
     """One of them."""
     for run in await _runs(finder, request, session_id):
         if run_id in (run.run_id, run.turn_id):

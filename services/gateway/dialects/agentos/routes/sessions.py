@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Response, delete, get, patch, post
-from litestar.params import QueryParameter
+from litestar.params import FromPath, QueryParameter
 
 from domain.errors import SessionNotFound
 from infra.postgres.registrations import Registration
@@ -107,7 +107,7 @@ async def create_session(
 async def get_session(
     request: HttpRequest,
     finder: Find,
-    session_id: str,
+    session_id: FromPath[str],
     type_: Annotated[str | None, QueryParameter(name="type")] = None,
 ) -> Response[bytes]:
     """One session with what was said in it."""
@@ -116,7 +116,7 @@ async def get_session(
 
 
 @post("/sessions/{session_id:str}/rename", status_code=200)
-async def rename_session(request: HttpRequest, finder: Find, session_id: str) -> Response[bytes]:
+async def rename_session(request: HttpRequest, finder: Find, session_id: FromPath[str]) -> Response[bytes]:
     """Give it a name."""
     said = await _body(request)
     if not isinstance(said.get("session_name"), str):
@@ -125,7 +125,7 @@ async def rename_session(request: HttpRequest, finder: Find, session_id: str) ->
 
 
 @patch("/sessions/{session_id:str}")
-async def change_session(request: HttpRequest, finder: Find, session_id: str) -> Response[bytes]:
+async def change_session(request: HttpRequest, finder: Find, session_id: FromPath[str]) -> Response[bytes]:
     """Its name can be changed. Its state is what its runs made of it."""
     said = await _body(request)
     registration = await _session(finder, request, session_id)
@@ -139,7 +139,7 @@ async def change_session(request: HttpRequest, finder: Find, session_id: str) ->
 
 
 @delete("/sessions/{session_id:str}", status_code=204)
-async def delete_session(request: HttpRequest, finder: Find, session_id: str) -> None:
+async def delete_session(request: HttpRequest, finder: Find, session_id: FromPath[str]) -> None:
     """What runs is stopped, what waits is cancelled, and the id is never used again."""
     await _delete(finder, request, session_id)
 
