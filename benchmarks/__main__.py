@@ -15,6 +15,8 @@ import sys
 import time
 from typing import Any
 
+import uvloop
+
 from benchmarks.streams import NotHere
 
 _QUICK: dict[str, dict[str, Any]] = {
@@ -44,7 +46,8 @@ def run_here(name: str, *, full: bool) -> int:
     # As our commands have it, for what they are measured against, too.
     gc.set_threshold(50_000, 20, 50)
     try:
-        print(json.dumps(asyncio.run(module.run(**(_FULL if full else _QUICK)[name]))))
+        runner = uvloop.run if getattr(module, "AS_COMMANDS_RUN", False) else asyncio.run
+        print(json.dumps(runner(module.run(**(_FULL if full else _QUICK)[name]))))
     except NotHere as lacking:
         print(lacking)
         return _COULD_NOT

@@ -21,6 +21,8 @@ from infra.postgres.pool import prepare
 from services.cli.auditing import Totals, audit_database
 from services.cli.long_work import run_long
 
+AS_COMMANDS_RUN = True
+"""On uvloop, both sides."""
 WANTED = 0.2
 MOST_MIB = 200
 _TABLES = ("events", "turns", "messages", "replies", "heads")

@@ -22,6 +22,8 @@ from services.projector.generations import choose, rebuild_pool
 from services.projector.session_rebuild import LANES, SessionRebuild
 from tests.support.commands import TURNLOG, environment
 
+AS_COMMANDS_RUN = True
+"""On uvloop, both sides."""
 WANTED = 0.3
 _BATCH = 500
 _MANY = 2000

@@ -69,19 +69,19 @@ class Comparison:
     async def _whole(self, connection: Any, some: list[Building]) -> set[Building]:
         """All new rows, with a word of the server's on whether the served row of the same id is equal in every column;
         sessions of which that is true for all rows that are served."""
-        by_id = {one.session_id: one for one in some}
+        by_id: dict[str, Building] = {one.session_id: one for one in some}
         serving = [one.serving if self._same_version(one) else 0 for one in some]
         generations = [self._target.generation] * len(some)
         rows = await connection.fetch(_SQL[f"{self._target.name}_beside"], list(by_id), generations, serving)
         unequal: set[Building] = set()
         equal: dict[str, int] = {}
         for row in rows:
-            session_id, same, *values = tuple(row)
-            one = by_id[session_id]
-            self._judge(one, tuple(values), "fold")
+            place, same, *_ = values = tuple(row)
+            one = some[place - 1]
+            self._judge(one, values[2:], "fold")
             if same:
-                one.served.add(values[0])
-                equal[session_id] = equal.get(session_id, 0) + 1
+                one.served.add(values[2])
+                equal[one.session_id] = equal.get(one.session_id, 0) + 1
             else:
                 unequal.add(one)
         counted = await connection.fetch(_SQL["served_rows"], self._target.name, list(by_id), serving)

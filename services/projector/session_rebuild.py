@@ -138,19 +138,18 @@ class SessionRebuild:
             None if self._types is None else list(self._types),
             EVENTS_AT_ONCE,
         )
-        pages: dict[str, list[AppliedEvent]] = {one.session_id: [] for one in some}
+        pages: list[list[AppliedEvent]] = [[] for _ in some]
         # What was erased is shown by no message; turns are as its skeletons fold.
         hides = self._target.name == "messages"
         hidden: set[str] = set()
         decode = registry.decode
-        for session_id, sequence, event_id, type_, version, turn_id, created_at, payload, erased in rows:
+        for place, sequence, event_id, type_, version, turn_id, created_at, payload, erased in rows:
             event = AppliedEvent(sequence, event_id, turn_id, created_at, decode(type_, version, payload))
-            pages[session_id].append(event)
+            pages[place - 1].append(event)
             if erased and hides:
                 hidden.add(event_id)
         changes = []
-        for one in some:
-            page = pages[one.session_id]
+        for one, page in zip(some, pages, strict=True):
             one.upto = page[-1].sequence if len(page) == EVENTS_AT_ONCE else one.goal
             if page:
                 shown = [event for event in page if event.event_id not in hidden] if hidden else page

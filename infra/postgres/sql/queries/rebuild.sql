@@ -64,11 +64,12 @@ FROM sessions AS s
 WHERE s.session_id = any($2::text []::uuid []);
 
 -- name: events
--- Of several sessions, each after one sequence and up to another, by type where the projection needs but some.
+-- Of several sessions (named by their place among them), each after one sequence and up to another, by type where the
+-- projection needs but some.
 SELECT
-    e.session_id::text AS session_id, e.sequence, e.event_id::text AS event_id, e.type, e.schema_version,
+    w.place, e.sequence, e.event_id::text AS event_id, e.type, e.schema_version,
     e.turn_id::text AS turn_id, e.created_at, e.payload, e.salt IS NULL AS erased
-FROM unnest($1::text [], $2::bigint [], $3::bigint []) AS w (session_id, after, upto)
+FROM unnest($1::text [], $2::bigint [], $3::bigint []) WITH ORDINALITY AS w (session_id, after, upto, place)
 CROSS JOIN LATERAL (
     SELECT * FROM events AS x
     WHERE
@@ -102,7 +103,7 @@ INNER JOIN messages AS m
 -- New rows of sessions, and whether the served row of the same id (of generation `serving`, 0: none) is equal in every column:
 -- json by its exact text.
 SELECT
-    t.session_id::text AS session_id,
+    w.place,
     (
         t.turn_id, t.enqueue_sequence, t.input::text, t.context_version, t.idempotency_key, t.external_id,
         t.metadata::text, t.forked_from::text, t.regenerates, t.queued_at, t.first_sequence, t.status,
@@ -124,7 +125,7 @@ SELECT
     t.usage, t.requirements, t.superseded_by::text AS superseded_by, t.parent_turn_id::text AS parent_turn_id,
     t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at, t.finished_at, t.progress,
     t.leg_started_at, t.expires_at
-FROM unnest($1::text [], $2::integer [], $3::integer []) AS w (session_id, generation, serving)
+FROM unnest($1::text [], $2::integer [], $3::integer []) WITH ORDINALITY AS w (session_id, generation, serving, place)
 INNER JOIN turns AS t ON t.session_id = w.session_id::uuid AND t.generation = w.generation
 LEFT JOIN turns AS s
     ON s.session_id = t.session_id AND s.generation = w.serving AND s.turn_id = t.turn_id;
@@ -133,7 +134,7 @@ LEFT JOIN turns AS s
 -- New rows of sessions, and whether the served row of the same id (of generation `serving`, 0: none) is equal in every column:
 -- json by its exact text.
 SELECT
-    m.session_id::text AS session_id,
+    w.place,
     (
         m.message_id, m.turn_id, m.enqueue_sequence, m.ordinal, m.role, m.parts::text, m.items::text, m.status,
         m.first_sequence, m.last_sequence, m.created_at
@@ -143,7 +144,7 @@ SELECT
     ) AS same,
     m.message_id::text AS message_id, m.turn_id::text AS turn_id, m.enqueue_sequence, m.ordinal, m.role, m.parts,
     m.items, m.status, m.first_sequence, m.last_sequence, m.created_at
-FROM unnest($1::text [], $2::integer [], $3::integer []) AS w (session_id, generation, serving)
+FROM unnest($1::text [], $2::integer [], $3::integer []) WITH ORDINALITY AS w (session_id, generation, serving, place)
 INNER JOIN messages AS m ON m.session_id = w.session_id::uuid AND m.generation = w.generation
 LEFT JOIN messages AS s
     ON s.session_id = m.session_id AND s.generation = w.serving AND s.message_id = m.message_id;
