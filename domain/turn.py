@@ -127,6 +127,14 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
             if state.started_at is None:
                 state.started_at = at
                 state.parent_turn_id = None if event.parent_turn_id is None else TurnId(event.parent_turn_id)
+        case item.CheckpointReached():
+            state.checkpoint_sequence = sequence
+            state.deaths = 0
+            state.progress = advance(state.progress, event)
+        case turn.TurnCompleted():
+            _end(state, "completed", at)
+            state.output = event.output
+            state.usage = event.usage
         case turn.TurnPaused():
             _move(state, "paused")
             state.requirements = list(event.requirements)
@@ -147,14 +155,6 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
             state.interrupt_then = event.then
         case turn.InputRewritten():
             state.rewritten_input = msgspec.json.encode(event.input)
-        case item.CheckpointReached():
-            state.checkpoint_sequence = sequence
-            state.deaths = 0
-            state.progress = advance(state.progress, event)
-        case turn.TurnCompleted():
-            _end(state, "completed", at)
-            state.output = event.output
-            state.usage = event.usage
         case turn.TurnFailed():
             _end(state, "failed", at)
             state.error = event.error

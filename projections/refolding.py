@@ -43,6 +43,11 @@ class Refold:
         after = {turn_id: turns[turn_id] for turn_id in before}
         return SessionChange(self._session_id, self._generation, list(events), before, after)
 
+    def fold(self, events: Many[AppliedEvent]) -> None:
+        """The same for nobody but `rows`."""
+        for event in events:
+            self._apply(event)
+
     def _apply(self, event: AppliedEvent) -> None:
         if self._whole:
             evolve(self._state, event.data, event.turn_id, event.sequence, Micros(event.created_at))
@@ -66,7 +71,7 @@ class FreshRows:
     def apply(self, events: Many[AppliedEvent]) -> None:
         """Events that follow those before."""
         if self._turns is not None:
-            self._turns.change(events)
+            self._turns.fold(events)
             return
         for event in events:
             turn_id = event.turn_id
