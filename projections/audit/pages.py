@@ -42,13 +42,17 @@ class Waiting(Generic[T]):
 
 
 class PageRows:
-    """The rows of one page, of all kinds."""
+    """The rows of one page, of all kinds; `next` is the sequence that the first one left names, as of the last
+    `look`."""
 
     def __init__(self, stored: Stored) -> None:
         self.turns: Waiting[Row] = Waiting(stored.turns, lambda row: int(row[TURN_PLACE]))
         self.messages: Waiting[Row] = Waiting(stored.messages, lambda row: int(row[MESSAGE_PLACE]))
         self.replies: Waiting[ReplyRow] = Waiting(stored.replies, lambda row: row.place)
 
-    @property
-    def next(self) -> int:
-        return min(self.turns.next, self.messages.next, self.replies.next)
+        self.next = 0
+        self.look()
+
+    def look(self) -> None:
+        """Rows were taken."""
+        self.next = min(self.turns.next, self.messages.next, self.replies.next)

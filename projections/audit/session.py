@@ -165,14 +165,18 @@ class SessionAudit:
         """All rows that name a sequence up to that one."""
         state = self._state
         final: list[Turn] = []
-        for row in rows.turns.upto(upto):
-            subject = self._turn_rows.compare(row, state.turns)
-            if subject is not None and subject.terminal:
-                final.append(subject)
-        for row in rows.messages.upto(upto):
-            self._message_rows.compare(row)
-        for reply in rows.replies.upto(upto):
-            self._replies.compare(reply, state)
+        if rows.turns.next <= upto:
+            for row in rows.turns.upto(upto):
+                subject = self._turn_rows.compare(row, state.turns)
+                if subject is not None and subject.terminal:
+                    final.append(subject)
+        if rows.messages.next <= upto:
+            for row in rows.messages.upto(upto):
+                self._message_rows.compare(row)
+        if rows.replies.next <= upto:
+            for reply in rows.replies.upto(upto):
+                self._replies.compare(reply, state)
+        rows.look()
         for subject in final:
             self._message_rows.settled(subject.turn_id)
             self._turn_rows.settled(subject.turn_id)
