@@ -57,11 +57,11 @@ test-system: setup ## tests on what wheels cannot bring: PostgreSQL 15, nginx, C
 	@bash tests/system/install.sh
 	@$(MAKE) --no-print-directory test-system-here
 
-# Whatever of them can run on this machine; the rest is skipped, and pytest prints why.
+# Whatever of them can run on this machine; the rest is skipped, and pytest prints why. They mostly wait, hence three at once.
 PG15 := /usr/lib/postgresql/15/bin/postgres
 test-system-here: setup
 	@if [ -x $(PG15) ]; then version=15 which="system or every_postgres"; else version=18 which=system; fi; \
-	$(BIN)/pytest -n 2 --dist loadfile --pg $$version -m "($$which) and not soak and not alone" $(ARGS); \
+	$(BIN)/pytest -n 3 --dist loadfile --pg $$version -m "($$which) and not soak and not alone" $(ARGS); \
 	$(BIN)/pytest --pg $$version -m "($$which) and alone and not soak" $(ARGS)
 
 screenshots: setup ## take the README's pictures of the page anew

@@ -12,7 +12,7 @@ from tests.system.browsing import Browser, browsing
 from tests.system.tools import HERE
 
 IMAGES = HERE.parents[1] / "docs" / "images"
-WIDE: dict[str, Any] = {"viewport": {"width": 1000, "height": 720}, "color_scheme": "light"}
+WIDE: dict[str, Any] = {"viewport": {"width": 1000, "height": 800}, "color_scheme": "light"}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 760}, "color_scheme": "dark", "has_touch": True}
 
 
