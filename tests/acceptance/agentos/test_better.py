@@ -195,8 +195,9 @@ async def test_a_run_behind_a_paused_one_says_so_and_failures_do_not_hold_up_the
     await a.post(f"/agents/asker/runs/{first['run_id']}/cancel", session_id="behind")
     await a.until("asker", answer.json()["run_id"], "behind", "PAUSED")
 
-    bad = [await a.begin("failing", "x", "bad") for _ in range(2)]
-    await a.until("failing", bad[0], "bad", "ERROR")
+    # Each failure pauses the queue before those that wait; whoever reads one of these opens it.
+    bad = [await a.begin("failing", "x", "bad") for _ in range(4)]
+    await a.until("failing", bad[-1], "bad", "ERROR")
     third = await b.run("failing", "y", "bad")
     assert third["status"] == "ERROR"
     assert (await a.poll("failing", bad[1], "bad"))["status"] == "ERROR"

@@ -137,7 +137,7 @@ class Finder:
             session_name(registration),
             user_of(registration, off=self.deps.authenticator.off),
         )
-        return RunReader(self.deps.agent, run, registration.session_id, turn.first_sequence)
+        return RunReader(self.deps.agent, run, registration.session_id, turn.first_sequence, registration.user_id)
 
     async def read(self, found: Found) -> RunReader:
         """The run, with everything of it that is committed."""

@@ -1,10 +1,14 @@
 """One run read from the log, and then live: the same events in the same order, whoever asks and whenever."""
 
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from domain.commands import ResumeQueue
+from domain.errors import QueueNotPaused, Unavailable
+from domain.ids import CommandKey, SessionId
 from services.gateway.agent_client import AgentClient
 from services.gateway.dialects.agentos.fold import Fold
 from services.gateway.dialects.agentos.order import Envelope, InOrder, envelope_of, envelopes_of
@@ -23,15 +27,18 @@ _decode_turn = msgspec.json.Decoder(_Turn).decode
 
 class RunReader:
     """`cursor` is the last sequence of the session that went through the fold. `held_up`: while the run waited in the
-    queue, another one paused before it."""
+    queue, another one paused before it. Whoever reads a run that waits opens a queue that another run's failure has
+    paused: AgentOS's callers know of no queue. `by`: who that is."""
 
-    def __init__(self, agent: AgentClient, run: Run, session_id: str, first_sequence: int) -> None:
+    def __init__(self, agent: AgentClient, run: Run, session_id: str, first_sequence: int, by: str) -> None:
         self.run = run
         self.fold = Fold(run)
         self.cursor = first_sequence - 1
         self.held_up = False
         self._agent = agent
         self._session_id = session_id
+        self._by = by
+        self._queue_paused_at = 0
         self._order = InOrder(run.turn_id)
 
     async def load(self, upto: int | None = None) -> list[Event]:
@@ -46,10 +53,12 @@ class RunReader:
             self.cursor = page.last
             if page.last >= page.head:
                 break
+        await self._open_queue()
         return made
 
     def take(self, envelope: Envelope) -> list[Event]:
         """What a committed event of the session, the next one, says of the run."""
+        self._queue(envelope.type, envelope.sequence)
         return [event for placed in self._order.event(envelope) for event in self.fold.apply(placed)]
 
     async def follow(self, watch: Watch, seconds: float) -> AsyncGenerator[list[Event], None]:
@@ -66,10 +75,13 @@ class RunReader:
                 made += self._take(type_, data)
                 if self.run.ended():
                     break
+            await self._open_queue()
             yield made
 
     def _take(self, type_: str, data: bytes) -> list[Event]:
         if _decode_turn(data).turn_id != self.run.turn_id:
+            if type_.startswith("session.queue_"):
+                self._queue(type_, envelope_of(data).sequence)
             self.held_up = self.held_up or (type_ == "turn.paused" and self.run.status == "queued")
             return []
         made: list[Event] = []
@@ -84,6 +96,22 @@ class RunReader:
         for one in placed:
             made += self.fold.apply(one)
         return made
+
+    def _queue(self, type_: str, sequence: int) -> None:
+        if type_ == "session.queue_paused":
+            self._queue_paused_at = sequence
+        elif type_ == "session.queue_resumed":
+            self._queue_paused_at = 0
+
+    async def _open_queue(self) -> None:
+        if not self._queue_paused_at or self.run.status != "queued":
+            return
+        # One key for one pause: of any number of readers one opens it, and only this pause.
+        key = CommandKey(f"agentos:{self._session_id}:{self._queue_paused_at}")
+        self._queue_paused_at = 0
+        command = ResumeQueue(session_id=SessionId(self._session_id), key=key, by=self._by)
+        with suppress(QueueNotPaused, Unavailable):
+            await self._agent.execute(command)
 
 
 async def read_together(agent: AgentClient, session_id: str, readers: list[RunReader]) -> None:
