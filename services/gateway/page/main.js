@@ -147,13 +147,18 @@ async function load() {
   const resumed = shown && document.body.dataset.connection === "refused";
   // The same person with a new token: the stream goes on where it was.
   if (resumed) shown.again();
-  else if (location.hash.length > 1) show(decodeURIComponent(location.hash.slice(1)));
+  else if (location.hash.length > 1) show(addressed());
   else if (found.length) location.hash = found[0].session_id;
   else if (agents.length) await create();
   else notice("No agent has been announced yet: is a worker running?");
 }
 
 const start = () => attempt(load);
+
+function addressed() {
+  const name = location.hash.slice(1);
+  try { return decodeURIComponent(name); } catch { return name; }
+}
 
 function submits(form, work) {
   at(form).addEventListener("submit", (event) => {
@@ -164,7 +169,7 @@ function submits(form, work) {
 
 addEventListener("hashchange", () => {
   side(false);
-  show(decodeURIComponent(location.hash.slice(1)));
+  show(addressed());
 });
 // Sessions that another tab has made.
 document.addEventListener("visibilitychange", () => document.hidden || sessions.load().catch(() => {}));
