@@ -192,7 +192,7 @@ async def rebuilt_under_load(
 
 
 async def test_rebuilds_of_messages_and_usage_under_load_killed_three_times(world: World) -> None:
-    await rebuilt_under_load(world, planted=160, sessions=4, kills=(2, 1), parallel=1)
+    await rebuilt_under_load(world, planted=120, sessions=4, kills=(2, 1), parallel=1)
 
 
 @pytest.mark.soak
