@@ -4,8 +4,8 @@ from collections.abc import Sequence as Many
 
 from domain.events.registry import UnknownEvent
 from domain.events.turn import TurnQueued
-from domain.ids import EnqueueSequence, Generation, Micros, SessionId, TurnId
-from domain.message import TurnMessages
+from domain.ids import EnqueueSequence, Generation, MessageId, Micros, SessionId, TurnId
+from domain.message import Message, TurnMessages
 from domain.ports import AppliedEvent, SessionChange
 from domain.session import SessionState, evolve
 from domain.turn import Turn, new_turn
@@ -56,17 +56,24 @@ class Refold:
                 event.turn_id, event.data, event.sequence, Micros(event.created_at)
             )
 
-    def rows(self) -> dict[str, Row]:
-        """Id -> row of the turns model, as of the last event."""
-        return {turn.turn_id: turn_row(turn) for turn in self._state.turns.values()}
+    def places(self) -> dict[str, int]:
+        """Id of each row of the turns model -> the last event that it shows."""
+        return {turn.turn_id: turn.last_sequence for turn in self._state.turns.values()}
+
+    def row(self, row_id: str) -> Row | None:
+        """The row of that id, as of the last event."""
+        turn = self._state.turns.get(TurnId(row_id))
+        return None if turn is None else turn_row(turn)
 
 
 class FreshRows:
-    """The second fold: all in memory, no database; rows by their id."""
+    """The second fold: all in memory, no database. Rows are made when they are asked for, since all at once would be
+    the session's texts once more."""
 
     def __init__(self, name: str, session_id: SessionId) -> None:
         self._turns = Refold(name, session_id, Generation(0)) if name == "turns" else None
         self._messages: dict[TurnId, TurnMessages] = {}
+        self._by_id: dict[MessageId, Message] = {}
 
     def apply(self, events: Many[AppliedEvent]) -> None:
         """Events that follow those before."""
@@ -80,12 +87,21 @@ class FreshRows:
             if isinstance(event.data, TurnQueued):
                 place = EnqueueSequence(event.data.enqueue_sequence)
                 self._messages[turn_id] = TurnMessages(turn_id, place, [])
-            if turn_id in self._messages:
-                self._messages[turn_id].apply(event)
+            fold = self._messages.get(turn_id)
+            if fold is not None:
+                fold.touched = {}
+                fold.apply(event)
+                self._by_id.update(fold.touched)
 
-    def rows(self) -> dict[str, Row]:
-        """Id -> row."""
+    def places(self) -> dict[str, int]:
+        """Id of each row -> the last event that it shows."""
         if self._turns is not None:
-            return self._turns.rows()
-        folds = self._messages.values()
-        return {m.message_id: message_row(m) for fold in folds for m in fold.messages.values()}
+            return self._turns.places()
+        return {str(message_id): message.last_sequence for message_id, message in self._by_id.items()}
+
+    def row(self, row_id: str) -> Row | None:
+        """The row of that id."""
+        if self._turns is not None:
+            return self._turns.row(row_id)
+        message = self._by_id.get(MessageId(row_id))
+        return None if message is None else message_row(message)

@@ -15,7 +15,7 @@ _SQL = statements("rebuild")
 
 class Building:
     """One session on its way: `upto` is the sequence its new rows are as of, `compared_to` the one of the last
-    comparison. `built`, `served`: ids of rows that are there."""
+    comparison. `places`: rows that must be, and the last event that each shows; `built`, `served`: those that are."""
 
     def __init__(self, name: str, row: Any, generation: int) -> None:
         self.session_id: SessionId = row["session_id"]
@@ -24,7 +24,7 @@ class Building:
         self.upto = 0
         self.refold = Refold(name, self.session_id, Generation(generation))
         self.fresh = FreshRows(name, self.session_id)
-        self.rows: dict[str, Row] = {}
+        self.places: dict[str, int] = {}
         self.built: set[str] = set()
         self.served: set[str] = set()
         self.compared_to = 0
@@ -44,7 +44,7 @@ class Comparison:
         lock."""
         changed = [one for one in some if one.upto > one.compared_to]
         for one in changed:
-            one.rows = one.fresh.rows()
+            one.places = one.fresh.places()
         whole = [one for one in changed if not one.compared_to]
         twins = await self._whole(connection, whole) if whole else set()
         later = [one for one in changed if one.compared_to]
@@ -57,9 +57,9 @@ class Comparison:
     def may_flip(self, one: Building, *, accept: bool) -> bool:
         """After the last comparison; adds rows that are not there to the differences. A fault of the code is never
         accepted."""
-        missing = {"fold": one.rows.keys() - one.built}
+        missing = {"fold": one.places.keys() - one.built}
         if self._same_version(one):
-            missing["served"] = one.rows.keys() - one.served
+            missing["served"] = one.places.keys() - one.served
         for against, ids in missing.items():
             one.differences += [Difference(one.session_id, row, against, "there is no such row") for row in sorted(ids)]
         if any(found.against == "fold" for found in one.differences):
@@ -114,7 +114,7 @@ class Comparison:
         if against == "served" and row[self._place] > one.upto:
             return
         (one.built if against == "fold" else one.served).add(row[0])
-        due = one.rows.get(row[0])
+        due = one.fresh.row(row[0])
         if due != row:
             what = "the log has no such row" if due is None else difference(self._columns, row, due)
             one.differences.append(Difference(one.session_id, row[0], against, what))
@@ -122,8 +122,8 @@ class Comparison:
     def _stale(self, one: Building, seen: set[str], against: str) -> None:
         """Rows that the newest events should have changed and did not."""
         known = one.built if against == "fold" else one.served
-        for row_id, due in one.rows.items():
-            if due[self._place] > one.compared_to and row_id in known and row_id not in seen:
+        for row_id, place in one.places.items():
+            if place > one.compared_to and row_id in known and row_id not in seen:
                 one.differences.append(Difference(one.session_id, row_id, against, "it is older than its newest event"))
 
     def _same_version(self, one: Building) -> bool:
