@@ -68,6 +68,7 @@ _SHAPES: tuple[type[BaseModel], ...] = (
     shapes.MessageList,
     shapes.Projection,
     shapes.FoundTexts,
+    shapes.HookRuns,
     shapes.EventPage,
     shapes.StreamTicket,
     shapes.Health,
