@@ -14,7 +14,7 @@ from domain.clock import parse_rfc3339
 from domain.events import registry
 from domain.events import turn as turn_events
 from domain.events.base import Event, ExecutorEvent
-from domain.events.item import ItemCompleted, ItemFrames
+from domain.events.item import ItemCompleted, ItemFrames, ItemSuperseded
 from domain.frames import LiveFrame, LiveItemDelta, LiveItemSnapshot, LiveItemStarted
 from domain.ids import FRAMES_PER_ATTEMPT, Micros
 
@@ -90,7 +90,11 @@ class InOrder:
         if envelope.turn_id != self._turn_id:
             return
         at, data = parse_rfc3339(envelope.created_at), envelope.event()
-        if isinstance(data, turn_events.TurnStarted):
+        if isinstance(data, ItemSuperseded):
+            # Written by who takes over: what the dead attempt has left comes first.
+            yield from self._close()
+            yield Placed(self._attempt, None, data, at, envelope.sequence)
+        elif isinstance(data, turn_events.TurnStarted):
             if data.attempt != self._attempt:
                 yield from self._close()
             self._attempt, self._next, self._committed = data.attempt, data.frame_base, -1

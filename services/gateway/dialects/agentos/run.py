@@ -7,6 +7,7 @@ import msgspec
 
 from domain.events import item
 from domain.events import turn as turn_events
+from domain.frames import LiveItemDelta
 from domain.ids import Micros
 from domain.parts import Answer, Failure, FilePart, ForkSource, Part, Requirement, Scope, input_text
 from services.gateway.dialects.agentos.calls import Call
@@ -100,6 +101,7 @@ class Run:
         self._calls: dict[str, Call] = {}
         self._open_calls: set[str] = set()
         self._gone: set[str] = set()
+        self._pieces: list[tuple[str, str]] = []
 
     # What it is ----------------------------------------------------------------------------------------------------
 
@@ -129,8 +131,9 @@ class Run:
         return [part for part in self.input if isinstance(part, FilePart)]
 
     def content(self) -> str | None:
-        """What the run itself has said so far: the texts as they were streamed, one after the other."""
-        said = [one.text for kind, one in self._order if kind == "text" and isinstance(one, Text) and one.scope is None]
+        """What the run itself has said so far, piece by piece as it was streamed, of texts that are whole."""
+        whole = {one.item_id for kind, one in self._order if kind == "text"}
+        said = [text for item_id, text in self._pieces if item_id in whole]
         if not said or self.component.kind == "workflow":
             return self.output
         return "".join(said)
@@ -176,6 +179,9 @@ class Run:
                 self._answer(data.tool_call_id, data.answer)
             case turn_events.TurnContinued():
                 self.continued = True
+            case LiveItemDelta(scope=None):
+                # In the order of the stream: texts of one run may come side by side.
+                self._pieces.append((data.item_id, data.text))
             case item.ItemSuperseded():
                 # Some may come later: they wait behind a hole of their attempt.
                 self._gone.update(data.item_ids)
