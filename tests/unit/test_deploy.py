@@ -116,3 +116,12 @@ def test_the_image_has_two_stages_a_locked_environment_and_no_root() -> None:
     assert {source: (ROOT / source).exists() for source in sources} == dict.fromkeys(sources, True)
     allowed = (ROOT / ".dockerignore").read_text()
     assert all(f"!{source.split('/')[0]}" in allowed for source in sources)
+
+
+def test_each_alert_has_its_paragraph_in_the_runbook() -> None:
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())["groups"][0]["rules"]
+    headings = set(re.findall(r"^## (Turnlog\w+)$", (ROOT / "docs/runbook.md").read_text(), re.MULTILINE))
+    assert {rule["alert"] for rule in rules} == headings
+    assert {rule["annotations"]["runbook"] for rule in rules} == {
+        f"docs/runbook.md#{name.lower()}" for name in headings
+    }
