@@ -114,7 +114,7 @@ async def stored(outsider: Outsider, count: int) -> None:
     async with outsider.connected() as client:
 
         async def there() -> bool:
-            return (await client.jetstream().stream_info(stream_names("turnlog")[0])).state.messages >= count
+            return bool((await client.jetstream().stream_info(stream_names("turnlog")[0])).state.messages >= count)
 
         await eventually(there, f"EVENTS holds {count}", timeout=30)
 

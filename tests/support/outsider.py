@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import nats
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js.api import ConsumerConfig, DeliverPolicy
 from nats.js.errors import Error as JetStreamError
@@ -44,7 +45,7 @@ class Outsider:
             await asyncio.gather(task, return_exceptions=True)
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[nats.NATS]:
+    async def connected(self) -> AsyncIterator[Client]:
         user, password = self._server.credentials("operator")
         client = await nats.connect(
             self._server.url,
