@@ -6,9 +6,11 @@ import asyncio
 import os
 import shutil
 import sys
+from contextlib import suppress
 
 import pytest
 from nats.js.api import StreamConfig
+from nats.js.errors import NotFoundError
 
 from domain.ids import Sequence, SessionId
 from infra.embedded import EmbeddedNats
@@ -124,9 +126,11 @@ async def last_stored(outsider: Outsider, session: SessionId, sequence: int) -> 
     async with outsider.connected() as client:
 
         async def there() -> bool:
-            newest = await client.jetstream().get_last_msg(
-                stream_names("turnlog")[0], f"turnlog.session.{session}.event"
-            )
-            return (newest.headers or {}).get("Nats-Msg-Id") == f"{session}:{sequence}"
+            with suppress(NotFoundError):  # not one of that session yet
+                newest = await client.jetstream().get_last_msg(
+                    stream_names("turnlog")[0], f"turnlog.session.{session}.event"
+                )
+                return (newest.headers or {}).get("Nats-Msg-Id") == f"{session}:{sequence}"
+            return False
 
         await eventually(there, f"EVENTS has {sequence}", timeout=30)
