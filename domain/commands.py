@@ -68,9 +68,10 @@ class InterruptTurn(Command, frozen=True, kw_only=True, tag="interrupt_turn"):
 
 
 class ContinueTurn(Command, frozen=True, kw_only=True, tag="continue_turn"):
-    """Answer requirements of a paused turn, by tool call id; the answers carry `by`, and get `at` when they are accepted;
-    neither counts when compared. `items`: by tool call id, which call's item the answer is meant for. Providers and
-    agents use call ids again, so an answer without one is taken by whatever the turn asks under that id now."""
+    """Answer requirements of a paused turn, by tool call id; the answers carry `by`, and get `at` when they are
+    accepted; neither counts when compared. `items`: by tool call id, which call's item the answer is meant for.
+    Providers and agents use call ids again, so an answer without one is taken by whatever the turn asks under that id
+    now."""
 
     SENT = ("turn_id", "answers", "items")
 
@@ -190,8 +191,8 @@ class FinishTurn(ExecutorCommand, frozen=True, kw_only=True, tag="finish_turn"):
 
 
 class EndHook(Command, frozen=True, kw_only=True, tag="end_hook"):
-    """The end of a background job: its result, or with `error` that it has run out of attempts. A job that ran twice ends
-    once, with the first end."""
+    """The end of a background job: its result, or with `error` that it has run out of attempts. A job that ran twice
+    ends once, with the first end."""
 
     SENT = ("job_id",)
 

@@ -3,7 +3,7 @@
 `evolve` is the one fold of session events: the pipeline, rebuilds and the audit all use it.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from domain.turn import OF_ATTEMPT, IllegalTransition, Turn, evolve_turn, new_tu
 QueueState = Literal["open", "paused"]
 ChatStatus = Literal["agent", "human"]
 
-_OF_QUEUE: frozenset[type[Event]] = frozenset({session.QueuePaused, session.QueueResumed, session.SessionClosed})
+_OF_QUEUE: frozenset[type[Any]] = frozenset((session.QueuePaused, session.QueueResumed, session.SessionClosed))
 _HANDED_BACK = (turn.TurnPaused, turn.TurnReleased)
 
 GENESIS = b"\0" * 32

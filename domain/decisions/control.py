@@ -56,12 +56,14 @@ def interrupt(draft: Draftsman, command: commands.InterruptTurn, limits: Limits)
 
 
 def answer(draft: Draftsman, command: commands.ContinueTurn, limits: Limits) -> Decision:
-    """First answer wins, an equal repeat is fine, a contrary one is refused; the set complete, the turn may go on."""
+    """First answer wins, an equal repeat is fine, a contrary one is refused; the set complete, the turn may go on. An
+    answer that names an item is for the question about that item: one of an earlier pause answers no later one."""
     turn = named(draft, command.turn_id)
     asked = {requirement.tool_call_id: requirement for requirement in turn.requirements}
     for tool_call_id, given in command.answers.items():
         requirement = asked.get(tool_call_id)
-        if requirement is None:
+        meant = command.items.get(tool_call_id)
+        if requirement is None or (meant is not None and meant != requirement.item_id):
             if turn.status != "paused":
                 raise TurnNotPaused(status=turn.status)
             raise UnknownRequirement(tool_call_id=tool_call_id)

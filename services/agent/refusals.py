@@ -5,6 +5,7 @@ to it, and is asked for again elsewhere.
 """
 
 import traceback
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -37,7 +38,15 @@ def refusal(status: int, code: str, fields: dict[str, Any]) -> Response[bytes]:
     return Response(body, status_code=status, media_type="application/json")
 
 
+@cache
+def _tell_once(reason: str) -> None:
+    log.error("agent.version_mismatch", reason=reason)
+
+
 def _ours(_: Request[Any, Any, Any], error: errors.TurnlogError) -> Response[bytes]:
+    if isinstance(error, errors.VersionMismatch):
+        # The gateway asks another process; this one should be replaced, which nobody needs to read for each request.
+        _tell_once(str(error))
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
     return refusal(status, error.code, error.fields)
 

@@ -131,9 +131,11 @@ class SubmitTurn(RequestBody):
 
 
 class AnswerGiven(RequestBody):
-    """One person's answer to one question. Which fields decide it depends on the question's kind."""
+    """One person's answer to one question. Which fields decide it depends on the question's kind; `item_id` as the
+    question shows it says which one is meant, since call ids are used again."""
 
     tool_call_id: Annotated[SafeText, Field(min_length=1, max_length=1000)]
+    item_id: Annotated[SafeText, Field(min_length=1, max_length=1000)] | None = None
     approved: bool | None = None
     note: Annotated[SafeText, Field(max_length=4000)] | None = None
     arguments: Annotated[dict[str, Any], AfterValidator(_safe_answer)] | None = None

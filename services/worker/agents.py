@@ -56,7 +56,7 @@ def _loaded(word: str, model: str | None) -> LoadedAgent:
     found = load(target)
     declared = found if isinstance(found, Hooked) else Hooked(agent=found)
     found = declared.agent
-    runtime = _runtime_of(target, agent_id, found, model)
+    runtime = _runtime_of(target, agent_id, declared, model)
     return LoadedAgent(
         agent_id=agent_id,
         name=_name_of(found) or agent_id,
@@ -74,7 +74,8 @@ def _hooks_of(target: str, declared: Hooked, runtime: Runtime) -> Hooks:
         raise UnloadableObject(f"`{target}`: {error}") from error
 
 
-def _runtime_of(target: str, agent_id: str, found: Any, model: str | None) -> Runtime:
+def _runtime_of(target: str, agent_id: str, declared: Hooked, model: str | None) -> Runtime:
+    found = declared.agent
     if inspect.isasyncgenfunction(found):
         from services.worker.runtimes.callable import CallableRuntime
 
@@ -94,7 +95,7 @@ def _runtime_of(target: str, agent_id: str, found: Any, model: str | None) -> Ru
         from services.worker.runtimes.agno.copies import kind_of
 
         if kind_of(found) is not None or "remote" in type(found).__module__:
-            return AgnoRuntime(found, agent_id)
+            return AgnoRuntime(found, agent_id, hooks_in_background=declared.run_hooks_in_background)
     raise UnloadableObject(
         f"`{target}` is a {type(found).__name__}: neither an async generator function, nor a pydantic-ai Agent, nor an "
         "Agno Agent, Team or Workflow"

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from domain.errors import (
     SessionNotFound,
     StaleFence,
     TurnNotCancellable,
+    UnknownRequirement,
 )
 from domain.events.envelope import Draft, envelope_of
 from domain.events.item import ToolStarted
@@ -221,6 +223,50 @@ class CommandContract:
         following = (await stand.finish(again, claim_next=worker)).next
         assert following is not None
         assert following.turn_id == behind.turn_id
+
+    async def test_a_late_repeat_of_an_answer_answers_no_later_pause_of_the_same_call_id(self, stand: Stand) -> None:
+        """Providers count their calls from one in every response. Keyless, since a key is answered from the log."""
+        session, worker = await stand.create(), await stand.worker()
+        await stand.submit(session)
+        asked = [Requirement(tool_call_id="call_1", kind="approval", tool_name="t", item_id=i) for i in ("i1", "i2")]
+
+        async def ask(requirement: Requirement) -> TurnId:
+            claim = await stand.claim(session, worker)
+            fields = {name: getattr(stand.finish_of(claim), name) for name in ("session_id", "key", "turn_id", "fence")}
+            fields |= {"attempt": claim.attempt, "frame": claim.frame_base + 5, "ordinal": Ordinal(1)}
+            await stand.pipeline.execute(PauseTurn(**fields, requirements=[requirement]))
+            return TurnId(claim.turn_id)
+
+        async def answer(turn_id: TurnId, approved: bool = True, **items: str) -> None:
+            answers = {"call_1": Answer(approved=approved, by="ann")}
+            fields: dict[str, Any] = {"session_id": session, "key": stand.key(), "turn_id": turn_id, "answers": answers}
+            await stand.pipeline.execute(ContinueTurn(**fields, items=items))
+
+        turn_id = await ask(asked[0])
+        with pytest.raises(UnknownRequirement):
+            await answer(turn_id, call_1="i2")
+        await answer(turn_id, call_1="i1")
+        await answer(turn_id, call_1="i1")
+        await ask(asked[1])
+        before = await stand.types(session)
+        with pytest.raises(UnknownRequirement):
+            await answer(turn_id, call_1="i1")
+        assert await stand.types(session) == before
+        await answer(turn_id, approved=False, call_1="i2")
+        assert (await stand.types(session))[len(before) :] == ["turn.answered", "turn.continued"]
+
+    async def test_an_answer_without_an_item_is_for_what_is_asked_now(self, stand: Stand) -> None:
+        session, worker = await stand.create(), await stand.worker()
+        await stand.submit(session)
+        claim = await stand.claim(session, worker)
+        fields = {name: getattr(stand.finish_of(claim), name) for name in ("session_id", "key", "turn_id", "fence")}
+        fields |= {"attempt": claim.attempt, "frame": claim.frame_base + 5, "ordinal": Ordinal(1)}
+        asked = Requirement(tool_call_id="call_1", kind="approval", tool_name="t", item_id="i2")
+        await stand.pipeline.execute(PauseTurn(**fields, requirements=[asked]))
+        answers = {"call_1": Answer(approved=True, by="ann")}
+        command = ContinueTurn(session_id=session, key=stand.key(), turn_id=TurnId(claim.turn_id), answers=answers)
+        await stand.pipeline.execute(command)
+        assert (await stand.types(session))[-2:] == ["turn.answered", "turn.continued"]
 
     async def test_a_regenerated_turn_is_superseded_by_the_one_that_completes(self, stand: Stand) -> None:
         session, worker = await stand.create(), await stand.worker()

@@ -137,13 +137,19 @@ async def up(directory: Path, port: int, *words: str, cwd: Path | None = None, *
     running = Up(process, out, err, port)
     try:
         yield running
+    except AssertionError as error:
+        error.add_note(f"What `turnlog up` has said:\n{running.log[-6000:]}")
+        raise
     finally:
         if process.returncode is None:
             await running.kill_everything()
 
 
-async def lines_of(command: str, enough: Callable[[str], bool], *, timeout: float = PATIENCE) -> str:
-    """Run a shell command that does not end by itself until its output is enough; returns that."""
+async def lines_of(
+    command: str, enough: Callable[[str], bool], *, timeout: float = PATIENCE, strict: bool = True
+) -> str:
+    """Run a shell command that does not end by itself until its output is enough; returns that, or, where `strict` is
+    false, what there was in time."""
     process = await asyncio.create_subprocess_shell(
         f"exec {command}", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=environment()
     )
@@ -157,6 +163,8 @@ async def lines_of(command: str, enough: Callable[[str], bool], *, timeout: floa
                     break
                 seen += got
     except TimeoutError:
+        if not strict:
+            return seen.decode(errors="replace")
         raise AssertionError(
             f"not within {timeout} s: enough output of {command}; so far:\n{seen.decode()[-3000:]}"
         ) from None

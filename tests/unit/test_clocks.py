@@ -19,6 +19,9 @@ ALLOWED = {
     "infra/memory/pipeline.py": "its clock is the store's",
     "infra/memory/clock.py": "the clock that tests set",
     "services/worker/demo.py": "a tool that tells the time",
+    "services/worker/hooks/signing.py": "how old a signed call is, at whoever receives it",
+    "services/worker/hooks/webhook.py": "when a call was signed, for its receiver",
+    "services/worker/runtimes/agno/loop.py": "what Agno's own objects are dated with; nothing is judged by it",
 }
 
 

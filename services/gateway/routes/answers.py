@@ -24,7 +24,8 @@ async def continue_turn(
     request: HttpRequest, deps: Deps, session_ref: SessionRef, turn_ref: TurnRef, key: IdempotencyKey = None
 ) -> Response[bytes]:
     """Answer some or all of what a paused turn asks. The first answer to a question counts, an equal repeat is fine;
-    the turn goes on once every question has one."""
+    the turn goes on once every question has one. An answer with an `item_id` is for that question alone; one without is
+    for whatever the turn asks under its `tool_call_id` when it arrives."""
     registration = await deps.authenticator.session(request, session_ref)
     command_key = deps.ids.uuid7() if key is None else idempotency_key(key)
     body = await bodies.read(request, bodies.ContinueTurn)
@@ -37,6 +38,7 @@ async def continue_turn(
             trace=trace_of(request),
             turn_id=turn_id,
             answers={given.tool_call_id: given.answer(registration.user_id) for given in body.answers},
+            items={given.tool_call_id: given.item_id for given in body.answers if given.item_id is not None},
         )
     )
     return accepted(answer)

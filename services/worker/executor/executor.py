@@ -276,7 +276,8 @@ class Executor:
                     case frames.Completed():
                         self._said = completed(frame.output and made_safe(frame.output))
                     case frames.Paused():
-                        self._said = Outcome(kind="paused", requirements=askable(frame.requirements, self._tools.ids.uuid7))
+                        asked = askable(frame.requirements, self._tools.ids.uuid7)
+                        self._said = Outcome(kind="paused", requirements=asked)
                     case frames.ItemDelta() if len(frame.text) > _PIECE:
                         for start in range(0, len(frame.text), _PIECE):
                             await self._writer.room()

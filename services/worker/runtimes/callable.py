@@ -13,7 +13,7 @@ from domain import frames
 from domain.commands import Answered
 from domain.events.item import ItemKind
 from domain.ids import SessionId, TurnId
-from domain.parts import Answer, input_text
+from domain.parts import Answer, Requirement, input_text
 from domain.runtime import Capabilities, Execution, RecordedCall, RuntimeFailed
 from domain.texts import made_safe
 from services.worker.executor.tool_results import cut
@@ -109,7 +109,8 @@ class Play:
                     if answer is None:
                         self._over = True
                         await self._checkpoint("pause")
-                        await self._outlet.emit(frames.Paused(requirements=list(thing.requirements)))
+                        asked = [self._about(requirement) for requirement in thing.requirements]
+                        await self._outlet.emit(frames.Paused(requirements=asked))
                         return None
                 else:
                     await self._handle(thing)
@@ -132,6 +133,12 @@ class Play:
         self._pauses += 1
         self._arrive()
         return dict(known[0].answers)
+
+    def _about(self, requirement: Requirement) -> Requirement:
+        """A question about a call that is in hand names its item."""
+        if requirement.item_id is not None or not self._calls.is_open(requirement.tool_call_id):
+            return requirement
+        return msgspec.structs.replace(requirement, item_id=self._calls.item_of(requirement.tool_call_id))
 
     def _arrive(self) -> None:
         """At a pause or a result: is this where the log ends?"""

@@ -9,6 +9,7 @@ import pytest
 from domain import commands
 from domain.errors import InternalFault, StaleFence, StoreUnavailable
 from domain.expand import expand
+from domain.ids import CommandKey, TurnId
 from domain.parts import Answer, Requirement
 from services.worker.executor.bounds import Bounds
 from services.worker.runtimes.callable import CallableRuntime
@@ -443,6 +444,32 @@ async def test_a_pause_ends_the_leg_and_the_answers_come_back() -> None:
     numbers = numbers_of(b)
     assert numbers == sorted(set(numbers))
     assert [message.role for message in _history_after(b, turn)] == ["user", "assistant", "assistant"]
+
+
+async def test_each_question_has_an_item_of_its_own_also_under_a_repeated_call_id() -> None:
+    async def agent(turn: Turn) -> AsyncGenerator[Any, Any]:
+        yield "First "
+        yield Pause(requirements=[asking()])
+        yield ToolCall(tool_call_id="q", name="do", idempotent=True)
+        yield Pause(requirements=[asking()])
+        yield ToolResult(tool_call_id="q", output="done")
+
+    b = bench(agent)
+    turn = await b.turn("go")
+    for key in "ab":
+        command = commands.ContinueTurn(
+            session_id=b.store.session_id,
+            key=CommandKey(key),
+            turn_id=TurnId(turn),
+            answers={"q": Answer(approved=True, by="ann")},
+        )
+        await b.store.execute(command)
+        await b.of(await b.store.claim()).run()
+    assert b.store.types(turn)[-1] == "turn.completed"
+    items = [paused.requirements[0].item_id for paused in b.store.data(turn, "turn.paused")]
+    called = next(i.item_id for i in b.store.data(turn, "item.completed") if i.kind == "tool_call")
+    assert items[0] not in (None, called)
+    assert items[1] == called
 
 
 def _history_after(b: Bench, turn: str) -> list[Any]:

@@ -17,7 +17,8 @@ from domain.parts import input_text
 from domain.runtime import Execution, RuntimeFailed
 from services.worker.runtimes.agno import answers, errors
 from services.worker.runtimes.agno.copies import copied, stream
-from services.worker.runtimes.agno.events import fitting
+from services.worker.runtimes.agno.events import fitting, prefixed
+from services.worker.runtimes.agno.hooks import AgnoHooks
 from services.worker.runtimes.agno.journal import Stored, read
 from services.worker.runtimes.agno.options import options
 from services.worker.runtimes.agno.runs import Conductor, Run
@@ -33,7 +34,7 @@ _OUTPUTS: dict[str, Any] = {"agent": RunOutput, "team": TeamRunOutput, "workflow
 class AgnoLoop:
     """Runs in a task of its own; what Agno does runs in another, so that an interrupt can end it at any await."""
 
-    def __init__(self, component: Any, kind: Kind, execution: Execution, outlet: Outlet) -> None:
+    def __init__(self, component: Any, kind: Kind, execution: Execution, outlet: Outlet, hooks: AgnoHooks) -> None:
         self._kind: Kind = kind
         self._execution = execution
         self._journal = read(execution.messages)
@@ -42,6 +43,9 @@ class AgnoLoop:
         self._made = copied(component, self._conductor, self._store)
         self._top = Run(self._conductor, "", execution.turn_id, None, {}, kind)
         self._failure: Any = None
+        self._hooks = hooks
+        if kind != "workflow":
+            hooks.strip(self._made)
 
     async def run(self) -> None:
         """To the end, a pause, an error or an interrupt."""
@@ -104,6 +108,11 @@ class AgnoLoop:
         self._store.fill(row, past, [] if stored is None else stored.runs)
 
     async def _work(self) -> None:
+        if not (execution := self._execution).messages and execution.attempt == 1:
+            for name in self._hooks.told:
+                for part in ("PreHookStarted", "PreHookCompleted"):
+                    step = prefixed(self._kind, part)
+                    await self._conductor.emit(frames.StepReported(name=step, payload={"pre_hook_name": name}))
         async for event in stream(self._top, self._start()):
             name = str(getattr(event, "event", ""))
             if getattr(event, "run_id", None) == self._top.run_id and name.endswith(("RunError", "WorkflowError")):

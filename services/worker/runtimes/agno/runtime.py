@@ -10,6 +10,7 @@ from domain.runtime import Capabilities, Execution
 from services.paths import UnloadableObject
 from services.worker.runtimes.agno.copies import kind_of, parts, warn_of_stores
 from services.worker.runtimes.agno.details import details
+from services.worker.runtimes.agno.hooks import AgnoHooks
 from services.worker.runtimes.agno.loop import AgnoLoop
 from services.worker.runtimes.agno.store import Kind
 from services.worker.runtimes.outlet import Outlet
@@ -25,7 +26,7 @@ class AgnoRuntime:
 
     capabilities = Capabilities(can_pause=True, can_resume=True)
 
-    def __init__(self, component: Any, agent_id: str) -> None:
+    def __init__(self, component: Any, agent_id: str, *, hooks_in_background: bool = False) -> None:
         """Raises UnloadableObject for what runs elsewhere."""
         kind = kind_of(component)
         for part in parts(component):
@@ -37,9 +38,14 @@ class AgnoRuntime:
         assert kind is not None
         self.component: Kind = kind
         self.details = details(component, kind, agent_id)
+        self._hooks = AgnoHooks(component, kind, in_background=hooks_in_background)
+        self.hooks = self._hooks.declared
         self._component = component
         self._agent_id = agent_id
         warn_of_stores(component)
 
     def execute(self, execution: Execution) -> AsyncGenerator[RuntimeFrame, None]:
-        return Outlet().stream(lambda outlet: AgnoLoop(self._component, self.component, execution, outlet).run())
+        def loop(outlet: Outlet) -> AgnoLoop:
+            return AgnoLoop(self._component, self.component, execution, outlet, self._hooks)
+
+        return Outlet().stream(lambda outlet: loop(outlet).run())

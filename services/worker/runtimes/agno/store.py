@@ -128,6 +128,11 @@ def new_run(kind: Kind, component: Any, session_id: str, run_id: str, text: str)
     )
 
 
+def new_session(kind: Kind, component: Any, session_id: str) -> Any:
+    """An empty session of that component."""
+    return _SESSIONS[kind](session_id=session_id, **{f"{kind}_id": component.id})
+
+
 def _bare(run: Any) -> dict[str, Any]:
     """Without what is told otherwise."""
     made = dict(run if isinstance(run, dict) else run.to_dict())
