@@ -12,7 +12,7 @@ from domain.events import turn as turn_events
 from domain.events.base import Event, ExecutorEvent
 from domain.events.envelope import StoredEvent, envelope_of
 from domain.events.item import ItemCompleted
-from domain.frames import LiveFrame, LiveItemDelta, LiveItemStarted, encode_live
+from domain.frames import LiveFrame, LiveItemDelta, LiveItemSnapshot, LiveItemStarted, encode_live
 from domain.ids import FRAMES_PER_ATTEMPT, Sequence
 
 
@@ -63,33 +63,8 @@ def _event(stored: StoredEvent, data: Event, attempt: int, frame: int) -> TurnFr
 
 
 def _of_item(stored: StoredEvent, item: ItemCompleted) -> Iterator[TurnFrame]:
-    """The start, the deltas and the completion of an item, by its runs and cuts."""
-    numbers = [first + offset for first, count in item.frames.runs for offset in range(count)]
-    text = item.text or ""
-    temporary: list[LiveFrame] = [
-        LiveItemStarted(
-            item_id=item.item_id,
-            kind=item.kind,
-            message_id=item.message_id,
-            attempt=item.attempt,
-            frame=numbers[0],
-            scope=item.scope,
-        )
-    ]
-    place = 0
-    for index, (number, length) in enumerate(zip(numbers[1:], item.frames.cuts, strict=False)):
-        temporary.append(
-            LiveItemDelta(
-                item_id=item.item_id,
-                index=index,
-                attempt=item.attempt,
-                frame=number,
-                text=text[place : place + length],
-                scope=item.scope,
-            )
-        )
-        place += length
-    for number, frame in zip(numbers, temporary, strict=False):
+    """The start, the deltas and the completion of an item."""
+    for number, frame in pieces(item):
         yield TurnFrame(
             attempt=item.attempt,
             frame=number,
@@ -98,3 +73,31 @@ def _of_item(stored: StoredEvent, item: ItemCompleted) -> Iterator[TurnFrame]:
             wire=encode_live(stored.session_id, stored.turn_id or "", frame),
         )
     yield _event(stored, item, item.attempt, item.frame)
+
+
+def pieces(item: ItemCompleted | LiveItemSnapshot) -> Iterator[tuple[int, LiveFrame]]:
+    """The start and the deltas of an item with their frame numbers, by its runs and cuts."""
+    numbers = [first + offset for first, count in item.frames.runs for offset in range(count)]
+    if not numbers:
+        return
+    start = LiveItemStarted(
+        item_id=item.item_id,
+        kind=item.kind,
+        message_id=item.message_id,
+        attempt=item.attempt,
+        frame=numbers[0],
+        scope=item.scope,
+    )
+    yield numbers[0], start
+    text, place = item.text or "", 0
+    for index, (number, length) in enumerate(zip(numbers[1:], item.frames.cuts, strict=False)):
+        delta = LiveItemDelta(
+            item_id=item.item_id,
+            index=index,
+            attempt=item.attempt,
+            frame=number,
+            text=text[place : place + length],
+            scope=item.scope,
+        )
+        place += length
+        yield number, delta

@@ -14,7 +14,8 @@ from domain.clock import parse_rfc3339
 from domain.events import registry
 from domain.events import turn as turn_events
 from domain.events.base import Event, ExecutorEvent
-from domain.events.item import ItemCompleted, ItemFrames, ItemSuperseded
+from domain.events.item import ItemCompleted, ItemSuperseded
+from domain.expand import pieces
 from domain.frames import LiveFrame, LiveItemDelta, LiveItemSnapshot, LiveItemStarted
 from domain.ids import FRAMES_PER_ATTEMPT, Micros
 
@@ -139,31 +140,8 @@ class InOrder:
         return None
 
     def _item(self, item: ItemCompleted | LiveItemSnapshot) -> None:
-        """The start and the deltas of an item, by its runs and cuts."""
-        numbers = _numbers(item.frames)
-        if not numbers:
-            return
-        start = LiveItemStarted(
-            item_id=item.item_id,
-            kind=item.kind,
-            message_id=item.message_id,
-            attempt=item.attempt,
-            frame=numbers[0],
-            scope=item.scope,
-        )
-        self._put(numbers[0], start, self._at, 0)
-        text, place = item.text or "", 0
-        for index, (number, length) in enumerate(zip(numbers[1:], item.frames.cuts, strict=False)):
-            delta = LiveItemDelta(
-                item_id=item.item_id,
-                index=index,
-                attempt=item.attempt,
-                frame=number,
-                text=text[place : place + length],
-                scope=item.scope,
-            )
-            place += length
-            self._put(number, delta, self._at, 0)
+        for number, frame in pieces(item):
+            self._put(number, frame, self._at, 0)
 
     def _put(self, frame: int, data: Event | LiveFrame, at: Micros, sequence: int) -> None:
         if sequence:
@@ -188,7 +166,3 @@ class InOrder:
         placed = Placed(self._attempt, self._next, data, self._at, sequence)
         self._next += 1
         return placed
-
-
-def _numbers(frames: ItemFrames) -> list[int]:
-    return [first + offset for first, count in frames.runs for offset in range(count)]
