@@ -1,7 +1,5 @@
 """`/v1/sessions/{id}/hooks`: background hooks and evaluations of a session."""
 
-import base64
-import binascii
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,26 +9,20 @@ from litestar.params import FromQuery, QueryParameter
 
 from domain.ids import is_uuid
 from services.gateway import shapes
+from services.gateway.cursors import page_of, place_of
 from services.gateway.deps import Deps
 from services.gateway.openapi import described
 from services.gateway.refusals import BadListCursor
 from services.gateway.routes.sessions import SessionRef
 
 _Place = tuple[int, str]
-
-
-class _Answer(msgspec.Struct):
-    items: msgspec.Raw
-    next: _Place | None
+_decoder: msgspec.json.Decoder[_Place] = msgspec.json.Decoder(_Place)
 
 
 def _place(cursor: str | None) -> _Place | None:
     if cursor is None:
         return None
-    try:
-        place = msgspec.json.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=_Place)
-    except (binascii.Error, ValueError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise BadListCursor() from error
+    place = place_of(cursor, _decoder)
     if not is_uuid(place[1]) or not 0 <= place[0] < 2**53:
         raise BadListCursor()
     return place
@@ -53,7 +45,5 @@ async def list_hooks(
     behind."""
     registration = await deps.authenticator.session(request, session_ref)
     asked = {"session_ids": [registration.session_id], "kind": kind, "limit": limit, "before": _place(cursor)}
-    found = msgspec.json.decode(await deps.agent.hook_runs(msgspec.json.encode(asked)), type=_Answer)
-    following = None if found.next is None else base64.urlsafe_b64encode(msgspec.json.encode(found.next)).decode()
-    answer = {"items": found.items, "next_cursor": following}
-    return Response(msgspec.json.encode(answer), media_type="application/json")
+    answer = page_of(await deps.agent.hook_runs(msgspec.json.encode(asked)))
+    return Response(answer, media_type="application/json")

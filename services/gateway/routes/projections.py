@@ -1,7 +1,5 @@
 """`/v1/search` and `/v1/projections`: read models across sessions."""
 
-import base64
-import binascii
 from typing import Annotated
 
 import msgspec
@@ -13,6 +11,7 @@ from litestar.params import FromQuery, QueryParameter
 from domain.ids import is_uuid
 from domain.texts import unsafe
 from services.gateway import shapes
+from services.gateway.cursors import page_of, place_of
 from services.gateway.deps import Deps
 from services.gateway.openapi import described
 from services.gateway.refusals import BadListCursor
@@ -21,25 +20,13 @@ from services.gateway.refusals import BadListCursor
 _SESSIONS = 10_000
 
 _Place = tuple[int, str, int]
-
-
-class _Answer(msgspec.Struct):
-    items: msgspec.Raw
-    next: _Place | None
-
-
-def _cursor(place: _Place) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+_decoder: msgspec.json.Decoder[_Place] = msgspec.json.Decoder(_Place)
 
 
 def _place(cursor: str | None) -> _Place | None:
     if cursor is None:
         return None
-    try:
-        place = msgspec.json.decode(base64.b64decode(cursor, altchars=b"-_", validate=True), type=_Place)
-    except (binascii.Error, ValueError, msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise BadListCursor() from error
-    at, session_id, sequence = place
+    place = at, session_id, sequence = place_of(cursor, _decoder)
     if not is_uuid(session_id) or not 0 <= at < 2**53 or not 0 <= sequence < 2**62:
         raise BadListCursor()
     return place
@@ -64,9 +51,8 @@ async def search_texts(
     place = _place(cursor)
     sessions = [] if unsafe(q) else await deps.registrations.ids(owner, _SESSIONS)
     asked = {"q": q if sessions else "", "session_ids": sessions, "limit": limit, "before": place}
-    found = msgspec.json.decode(await deps.agent.search(msgspec.json.encode(asked)), type=_Answer)
-    answer = {"items": found.items, "next_cursor": None if found.next is None else _cursor(found.next)}
-    return Response(msgspec.json.encode(answer), media_type="application/json")
+    answer = page_of(await deps.agent.search(msgspec.json.encode(asked)))
+    return Response(answer, media_type="application/json")
 
 
 @get(

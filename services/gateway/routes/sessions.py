@@ -1,7 +1,5 @@
 """`/v1/sessions`: create, list, look at, change and delete one's sessions."""
 
-import base64
-import binascii
 from typing import Annotated
 
 import msgspec
@@ -14,6 +12,7 @@ from domain.errors import SessionNotFound
 from domain.ids import SessionId, is_uuid
 from infra.postgres.registrations import Registration
 from services.gateway import bodies, registering, shapes
+from services.gateway.cursors import decoded, encoded
 from services.gateway.deps import Deps
 from services.gateway.openapi import described
 from services.gateway.refusals import BadListCursor
@@ -57,15 +56,15 @@ def _json(value: object, status: int = 200) -> Response[bytes]:
 
 
 def _cursor(after: Registration) -> str:
-    return base64.urlsafe_b64encode(after.session_id.encode()).decode()
+    return encoded(after.session_id.encode())
 
 
 def _before(cursor: str | None) -> SessionId | None:
     if cursor is None:
         return None
     try:
-        text = base64.b64decode(cursor, altchars=b"-_", validate=True).decode("ascii")
-    except (binascii.Error, ValueError) as error:
+        text = decoded(cursor).decode("ascii")
+    except UnicodeDecodeError as error:
         raise BadListCursor() from error
     if not is_uuid(text):
         raise BadListCursor()
