@@ -78,7 +78,10 @@ class Finder:
 
     async def component(self, request: HttpRequest, component_id: str) -> Component:
         """The one that the request's path names. Raises Refused."""
-        kind = kind_of(request)
+        return await self.component_of_kind(kind_of(request), component_id)
+
+    async def component_of_kind(self, kind: Kind, component_id: str) -> Component:
+        """Raises Refused."""
         for one in await self.components():
             if one.agent_id == component_id and one.kind == kind:
                 return one
@@ -94,10 +97,9 @@ class Finder:
 
     # Runs ----------------------------------------------------------------------------------------------------------
 
-    async def run(self, request: HttpRequest, component_id: str, run_id: str, session: str | None) -> Found:
+    async def run(self, request: HttpRequest, component: Component, run_id: str, session: str | None) -> Found:
         """The run of that component, in the session where one is named, else wherever the sender has a run of that
-        name. Raises Refused, SessionNotFound, TurnNotFound."""
-        component = await self.component(request, component_id)
+        name. Raises SessionNotFound, TurnNotFound."""
         if session is None:
             owner = self.deps.authenticator.owner(request)
             where = None if external_id_fault(run_id) is not None else await self.names.find(owner, run_id)

@@ -3,12 +3,12 @@
 from litestar import Response, get
 from litestar.params import FromPath
 
-from services.gateway.dialects.agentos.answers import Refused, json_answer, missing
+from services.gateway.dialects.agentos.answers import Refused, json_answer
 from services.gateway.dialects.agentos.forms import HttpRequest, whole_number
 from services.gateway.dialects.agentos.messages import messages_of
 from services.gateway.dialects.agentos.objects import checkpoints, snapshot
 from services.gateway.dialects.agentos.routes.common import Find, SessionQuery, paths
-from services.gateway.dialects.agentos.routes.runs import run_or_404
+from services.gateway.dialects.agentos.routes.runs import read_or_404
 
 _KINDS = ("agents", "teams")
 
@@ -22,10 +22,8 @@ async def list_checkpoints(
     session_id: SessionQuery = None,
 ) -> Response[bytes]:
     """Oldest first."""
-    await finder.component(request, component_id)
-    if not session_id:
-        raise missing("query", "session_id")
-    run = (await finder.read(await run_or_404(finder, request, component_id, run_id, session_id))).run
+    component = await finder.component(request, component_id)
+    run = (await read_or_404(finder, request, component, run_id, session_id)).run
     return json_answer({"run_id": run.run_id, "session_id": run.session_id, "checkpoints": checkpoints(run)})
 
 
@@ -39,11 +37,9 @@ async def get_checkpoint(
     session_id: SessionQuery = None,
 ) -> Response[bytes]:
     """The run with that many of its messages."""
-    await finder.component(request, component_id)
+    component = await finder.component(request, component_id)
     index = whole_number("path", "message_index", message_index)
-    if not session_id:
-        raise missing("query", "session_id")
-    run = (await finder.read(await run_or_404(finder, request, component_id, run_id, session_id))).run
+    run = (await read_or_404(finder, request, component, run_id, session_id)).run
     last = len(messages_of(run))
     if not 0 <= index <= last:
         raise Refused(400, f"message_index must be between 0 and {last}")

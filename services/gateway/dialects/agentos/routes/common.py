@@ -1,6 +1,7 @@
-"""What the routes share: their paths, and how a handler asks for what it works with."""
+"""What the routes share: their paths, how a handler asks for what it works with, and pages."""
 
-from typing import Annotated
+import math
+from typing import Annotated, Any
 
 from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
@@ -17,3 +18,15 @@ SessionQuery = Annotated[str | None, QueryParameter(name="session_id")]
 def paths(rest: str, *steps: str) -> list[str]:
     """The same path below each kind of component, or those named."""
     return [f"/{step}/{{component_id:str}}{rest}" for step in steps or ("agents", "teams", "workflows")]
+
+
+def paged(rows: list[dict[str, Any]], page: int, limit: int, total: int) -> dict[str, Any]:
+    """A page of a list of `total` rows; pages count from 1."""
+    meta = {
+        "page": page,
+        "limit": limit,
+        "total_pages": math.ceil(total / limit),
+        "total_count": total,
+        "search_time_ms": 0.0,
+    }
+    return {"data": rows, "meta": meta}

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+import msgspec
 from litestar import Response, post
 from litestar.params import FromPath
 
-from domain.clock import rfc3339
 from domain.commands import ContinueTurn
 from domain.errors import AnswerConflict, RequirementExpired, SessionNotFound, TurnNotFound, TurnNotPaused
 from domain.ids import CommandKey, TurnId
@@ -43,7 +43,7 @@ async def continue_run(
         raise Refused(400, "session_id is required for this action")
     command_key = finder.deps.ids.uuid7() if key is None else idempotency_key(key)
     try:
-        found = await finder.run(request, component_id, run_id, session)
+        found = await finder.run(request, component, run_id, session)
     except (SessionNotFound, TurnNotFound) as error:
         raise Refused(404, f"No runs found for run ID {run_id}") from error
     reader = await finder.read(found)
@@ -116,22 +116,12 @@ def _complete(run_id: str, kind: str, still_open: list[str]) -> None:
 
 async def _send(finder: Finder, request: HttpRequest, found: Found, given: dict[str, Answer], key: str) -> None:
     registration = found.registration
-    at = rfc3339(finder.deps.clock.now())
-    stamped = {
-        call: Answer(
-            approved=one.approved,
-            note=one.note,
-            arguments=one.arguments,
-            result=one.result,
-            by=registration.user_id,
-            at=at,
-        )
-        for call, one in given.items()
-    }
+    by = registration.user_id
+    stamped = {call: msgspec.structs.replace(one, by=by) for call, one in given.items()}
     command = ContinueTurn(
         session_id=registration.session_id,
         key=CommandKey(key),
-        by=registration.user_id,
+        by=by,
         trace=trace_of(request),
         turn_id=TurnId(found.turn.turn_id),
         answers=stamped,

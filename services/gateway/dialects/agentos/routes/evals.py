@@ -1,6 +1,5 @@
 """`GET /eval-runs`: what evaluation hooks found, over all of the sender's sessions."""
 
-import math
 from typing import Annotated, Any
 
 import msgspec
@@ -11,7 +10,7 @@ from services.gateway.dialects.agentos.answers import Refused, json_answer
 from services.gateway.dialects.agentos.component import Component
 from services.gateway.dialects.agentos.finding import Finder
 from services.gateway.dialects.agentos.forms import HttpRequest
-from services.gateway.dialects.agentos.routes.common import Find
+from services.gateway.dialects.agentos.routes.common import Find, paged
 
 _MOST_SESSIONS = 1_000
 _MOST_RUNS = 1_000
@@ -49,14 +48,7 @@ async def list_evaluations(
     wanted = agent_id or team_id or workflow_id
     found = [run for run in await _evaluations(finder, request) if wanted in (None, _component_id(run))]
     shown = found[(page - 1) * limit : page * limit]
-    meta = {
-        "page": page,
-        "limit": limit,
-        "total_pages": math.ceil(len(found) / limit),
-        "total_count": len(found),
-        "search_time_ms": 0.0,
-    }
-    return json_answer({"data": shown, "meta": meta})
+    return json_answer(paged(shown, page, limit, len(found)))
 
 
 @get("/eval-runs/{eval_run_id:str}")

@@ -62,7 +62,7 @@ async def _resumed(
 ) -> Response[Any]:
     component = await finder.component(request, component_id)
     try:
-        found = await finder.run(request, component_id, run_id, session_id or None)
+        found = await finder.run(request, component, run_id, session_id or None)
     except (SessionNotFound, TurnNotFound):
         return Response(
             meta("error", {"error": f"Run {run_id} not found in buffer or database"}),

@@ -14,7 +14,7 @@ from services.gateway.dialects.agentos.component import Component
 from services.gateway.dialects.agentos.finding import Finder, Found
 from services.gateway.dialects.agentos.forms import HttpRequest, read_form
 from services.gateway.dialects.agentos.objects import run_object, run_row
-from services.gateway.dialects.agentos.reader import read_together
+from services.gateway.dialects.agentos.reader import RunReader, read_together
 from services.gateway.dialects.agentos.routes.common import Find, SessionQuery, paths
 from services.gateway.dialects.agentos.run import STATUS, Run
 from services.gateway.routes.turns import trace_of
@@ -31,11 +31,8 @@ async def get_run(
     session_id: SessionQuery = None,
 ) -> Response[bytes]:
     """The run as it stands, with its events so far (pieces of text left out)."""
-    await finder.component(request, component_id)
-    if not session_id:
-        raise missing("query", "session_id")
-    found = await run_or_404(finder, request, component_id, run_id, session_id)
-    reader = await finder.read(found)
+    component = await finder.component(request, component_id)
+    reader = await read_or_404(finder, request, component, run_id, session_id)
     return json_answer(run_object(reader.run, reader.fold.events))
 
 
@@ -68,10 +65,10 @@ async def cancel_run(
 ) -> Response[bytes]:
     """Stop a run, wherever it is: what waits or is paused is cancelled at once, what runs is asked to stop. The answer
     tells its state; a run that is over stays as it is."""
-    await finder.component(request, component_id)
+    component = await finder.component(request, component_id)
     if not session_id:
         session_id = (await read_form(request)).text("session_id")
-    found = await run_or_404(finder, request, component_id, run_id, session_id)
+    found = await run_or_404(finder, request, component, run_id, session_id)
     status = await _cancel(finder, request, found)
     name = found.registration.external_id or found.registration.session_id
     return json_answer({"run_id": found.turn.run_id, "session_id": name, "status": status})
@@ -104,13 +101,22 @@ async def _cancel(finder: Finder, request: HttpRequest, found: Found) -> str:
 
 
 async def run_or_404(
-    finder: Finder, request: HttpRequest, component_id: str, run_id: str, session_id: str | None
+    finder: Finder, request: HttpRequest, component: Component, run_id: str, session_id: str | None
 ) -> Found:
     """The run; 404 whether it, its session or the right to it is missing."""
     try:
-        return await finder.run(request, component_id, run_id, session_id or None)
+        return await finder.run(request, component, run_id, session_id or None)
     except (SessionNotFound, TurnNotFound) as error:
         raise Refused(404, "Run not found") from error
+
+
+async def read_or_404(
+    finder: Finder, request: HttpRequest, component: Component, run_id: str, session_id: str | None
+) -> RunReader:
+    """The run with all that is committed of it, for routes that must be told its session."""
+    if not session_id:
+        raise missing("query", "session_id")
+    return await finder.read(await run_or_404(finder, request, component, run_id, session_id))
 
 
 async def runs_of(finder: Finder, component: Component, registration: Registration) -> list[Run]:

@@ -1,7 +1,6 @@
 """`/sessions`: the sender's sessions, whatever component they belong to."""
 
 import asyncio
-import math
 from typing import Annotated, Any
 
 import msgspec
@@ -13,15 +12,15 @@ from infra.postgres.registrations import Registration
 from services.gateway import registering
 from services.gateway.bodies import MAX_METADATA_BYTES, MAX_TITLE
 from services.gateway.dialects.agentos.answers import Refused, field_fault, json_answer, missing
-from services.gateway.dialects.agentos.component import Component
+from services.gateway.dialects.agentos.component import KINDS, Component
 from services.gateway.dialects.agentos.finding import Finder
 from services.gateway.dialects.agentos.forms import HttpRequest, storable
 from services.gateway.dialects.agentos.opening import open_session
-from services.gateway.dialects.agentos.routes.common import Find
+from services.gateway.dialects.agentos.routes.common import Find, paged
 from services.gateway.dialects.agentos.routes.runs import runs_of
 from services.gateway.dialects.agentos.sessions import session_detail, session_row, turn_summaries
 
-_KINDS = ("agent", "team", "workflow")
+_KINDS = tuple(KINDS.values())
 _AT_ONCE = 8
 
 Text = Annotated[str | None, QueryParameter()]
@@ -59,14 +58,7 @@ async def list_sessions(
         return session_row(finder, registration, components.get(registration.agent_id), turns)
 
     rows = await asyncio.gather(*(row(one) for one in found.items))
-    meta = {
-        "page": page,
-        "limit": limit,
-        "total_pages": math.ceil(found.total / limit),
-        "total_count": found.total,
-        "search_time_ms": 0.0,
-    }
-    return json_answer({"data": rows, "meta": meta})
+    return json_answer(paged(rows, page, limit, found.total))
 
 
 def _agents(components: dict[str, Component], kind: str | None, component_id: str | None) -> list[str] | None:
@@ -86,7 +78,7 @@ async def create_session(
     kinds = [kind for kind in _KINDS if isinstance(said.get(f"{kind}_id"), str) and type_ in (None, kind)]
     if not kinds:
         raise missing("body", f"{type_ or 'agent'}_id")
-    component = await _component(finder, kinds[0], said[f"{kinds[0]}_id"])
+    component = await finder.component_of_kind(kinds[0], said[f"{kinds[0]}_id"])
     name = said.get("session_id") or finder.deps.ids.uuid7()
     if not isinstance(name, str):
         raise field_fault("body", "session_id", "string_type", "Input should be a valid string", None)
@@ -167,13 +159,6 @@ async def _session(finder: Finder, request: HttpRequest, name: str, what: str = 
         return (await finder.session(request, name)).registration
     except SessionNotFound as error:
         raise Refused(404, f"{what} with id '{name}' not found") from error
-
-
-async def _component(finder: Finder, kind: str, component_id: str) -> Component:
-    for one in await finder.components():
-        if one.agent_id == component_id and one.kind == kind:
-            return one
-    raise Refused(404, f"{kind.capitalize()} not found")
 
 
 async def component_of(finder: Finder, registration: Registration) -> Component:
