@@ -10,9 +10,6 @@ from typing import Any
 import structlog
 from agno.agent import Agent
 from agno.models.base import Model
-from agno.run.agent import RunOutput
-from agno.run.team import TeamRunOutput
-from agno.run.workflow import WorkflowRunOutput
 from agno.team import Team
 from agno.utils.team import get_member_id
 from agno.workflow import Condition, Loop, Parallel, Router, Step, Steps, Workflow
@@ -22,7 +19,7 @@ from domain.parts import Scope
 from services.worker.runtimes.agno.declared import is_idempotent
 from services.worker.runtimes.agno.models import observed
 from services.worker.runtimes.agno.runs import Conductor, Run, current, digest, in_run
-from services.worker.runtimes.agno.store import Kind
+from services.worker.runtimes.agno.store import OUTPUTS, Kind
 
 log = structlog.get_logger("turnlog.worker")
 
@@ -34,7 +31,7 @@ _INNER: dict[type, tuple[str, ...]] = {
     Condition: ("steps", "else_steps"),
     Router: ("choices",),
 }
-_OUTPUTS = (RunOutput, TeamRunOutput, WorkflowRunOutput)
+_OUTPUTS = tuple(OUTPUTS.values())
 
 _warned: set[int] = set()
 

@@ -7,10 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agno.models.message import Message
-from agno.run.agent import RunOutput
 from agno.run.base import RunStatus
-from agno.run.team import TeamRunOutput
-from agno.run.workflow import WorkflowRunOutput
 
 from domain import frames
 from domain.parts import input_text
@@ -22,13 +19,11 @@ from services.worker.runtimes.agno.hooks import AgnoHooks
 from services.worker.runtimes.agno.journal import Stored, read
 from services.worker.runtimes.agno.options import options
 from services.worker.runtimes.agno.runs import Conductor, Run
-from services.worker.runtimes.agno.store import Kind, TurnStore, new_run, past_journals, past_runs, session_row
+from services.worker.runtimes.agno.store import OUTPUTS, Kind, TurnStore, new_run, past_journals, past_runs, session_row
 from services.worker.runtimes.outlet import Outlet
 
 _GOODBYE_SECONDS = 0.5
 """What Agno's own clean-up gets after an interrupt."""
-
-_OUTPUTS: dict[str, Any] = {"agent": RunOutput, "team": TeamRunOutput, "workflow": WorkflowRunOutput}
 
 
 class AgnoLoop:
@@ -177,7 +172,7 @@ class AgnoLoop:
     def _from_store(self) -> Any:
         for row in self._store.rows()[1]:
             if row.get("run_id") == self._execution.turn_id:
-                return _OUTPUTS[self._kind].from_dict(dict(row))
+                return OUTPUTS[self._kind].from_dict(dict(row))
         return None
 
     async def _paused(self, output: Any) -> None:

@@ -20,6 +20,7 @@ from services.worker.runtimes.agno.journal import Journal, called, read
 
 Kind = Literal["agent", "team", "workflow"]
 
+OUTPUTS: dict[str, Any] = {"agent": RunOutput, "team": TeamRunOutput, "workflow": WorkflowRunOutput}
 _SESSIONS: dict[str, Any] = {"agent": AgentSession, "team": TeamSession, "workflow": WorkflowSession}
 _CARRIED = ("session_data", "metadata", "summary")
 """Fields of a session that go on from turn to turn; what else it holds is made anew."""
