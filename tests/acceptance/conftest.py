@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.cluster import Cluster, Clusters, SharedNats, shared_nats
 from tests.support.nursery import Nursery
-from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.servers import SharedPostgres
+from tests.support.standing import StandingClusters
 
 
 @pytest.fixture(scope="session")
@@ -27,28 +28,24 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.fixture(scope="module")
-def standing(
+def standing_clusters(
     shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
-) -> Iterator[Cluster]:
-    """Two of each role, for the tests of a module."""
+) -> StandingClusters:
+    """`with standing_clusters.start(gateways=2, …) as cluster`, for a module's own `standing`."""
     version = str(pytestconfig.getoption("--pg")).split(",")[0]
-    context = Clusters(shared_postgres, shared_broker, nursery).start(
-        gateways=2, agents=2, workers=2, projectors=1, version=version
-    )
-    thread = LoopThread()
-    try:
-        running = thread.run(context.__aenter__())
-        try:
-            yield running
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
+    return StandingClusters(Clusters(shared_postgres, shared_broker, nursery), version)
+
+
+@pytest.fixture(scope="module")
+def standing(standing_clusters: StandingClusters) -> Iterator[Cluster]:
+    """Two of each role, for the tests of a module."""
+    with standing_clusters.start(gateways=2, agents=2, workers=2, projectors=1) as running:
+        yield running
 
 
 @pytest.fixture
 async def cluster(standing: Cluster) -> AsyncIterator[Cluster]:
-    """Two of each role, all of them running; what the test has killed or frozen is mended after it."""
+    """The module's `standing`, all of it running; what the test has killed or frozen is mended after it."""
     yield standing
     await standing.mend()
 

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -11,11 +11,10 @@ import pytest
 from domain.frames import LiveItemDelta
 from tests.support import execution_agents, model_agents
 from tests.support.client import Client, finished, terminal
-from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.cluster import Cluster
 from tests.support.fake_openai import Handler
-from tests.support.nursery import Nursery
-from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import assert_gapless
+from tests.support.standing import StandingClusters
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -44,33 +43,11 @@ def provider() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def running(
-    shared_postgres: SharedPostgres,
-    shared_broker: SharedNats,
-    nursery: Nursery,
-    provider: str,
-    pytestconfig: pytest.Config,
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
-    context = Clusters(shared_postgres, shared_broker, nursery).start(
-        workers=2, serve=SERVED, version=version, settings={"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": provider}
-    )
-    thread = LoopThread()
-    try:
-        cluster = thread.run(context.__aenter__())
-        try:
-            yield cluster
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
-
-
-@pytest.fixture
-async def cluster(running: Cluster) -> AsyncIterator[Cluster]:
-    """Two workers; clients are closed after each test."""
-    yield running
-    await running.mend()
+def standing(standing_clusters: StandingClusters, provider: str) -> Iterator[Cluster]:
+    """Two workers."""
+    settings = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": provider}
+    with standing_clusters.start(workers=2, serve=SERVED, settings=settings) as running:
+        yield running
 
 
 async def run(client: Client, agent: str, text: str) -> tuple[str, dict[str, Any]]:

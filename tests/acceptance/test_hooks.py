@@ -10,11 +10,11 @@ import pytest
 
 from infra.embedded.place import free_port
 from tests.support.client import Client, finished
-from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.cluster import Cluster
 from tests.support.hook_agents import SECRET
-from tests.support.nursery import Nursery
 from tests.support.receiver import receiving
-from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.servers import LoopThread
+from tests.support.standing import StandingClusters
 from tests.support.waiting import eventually
 from turnlog import verify_webhook
 
@@ -38,15 +38,7 @@ def loop_of_servers() -> Iterator[LoopThread]:
 
 
 @pytest.fixture(scope="module")
-def standing(
-    loop_of_servers: LoopThread,
-    shared_postgres: SharedPostgres,
-    shared_broker: SharedNats,
-    nursery: Nursery,
-    directory: Path,
-    pytestconfig: pytest.Config,
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
+def standing(loop_of_servers: LoopThread, standing_clusters: StandingClusters, directory: Path) -> Iterator[Cluster]:
     settings = {
         "TEST_HOOK_DIRECTORY": str(directory),
         "TEST_HOOK_RECEIVER": f"http://127.0.0.1:{RECEIVER}/hooks",
@@ -54,14 +46,10 @@ def standing(
         "TURNLOG_WORKER_HOOK_RETRY_SECONDS": "0.05",
         "TURNLOG_WORKER_HOOK_ATTEMPTS": "3",
     }
-    context = Clusters(shared_postgres, shared_broker, nursery).start(
-        workers=2, projectors=1, serve=AGENTS, own_nats=1, settings=settings, version=version
-    )
-    running = loop_of_servers.run(context.__aenter__())
-    try:
+    with standing_clusters.start_on(
+        loop_of_servers, workers=2, projectors=1, serve=AGENTS, own_nats=1, settings=settings
+    ) as running:
         yield running
-    finally:
-        loop_of_servers.run(context.__aexit__(None, None, None))
 
 
 @pytest.fixture

@@ -3,47 +3,27 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.client import terminal
-from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.cluster import Cluster, Clusters
 from tests.support.commands import turnlog
 from tests.support.life import SERVED, approve, finished, of_type, owner_of, paused
 from tests.support.lifecycle_agents import lines
-from tests.support.nursery import Nursery
-from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import assert_gapless
+from tests.support.standing import StandingClusters
 from tests.support.waiting import Stopwatch, eventually
 
 
 @pytest.fixture(scope="module")
-def standing(
-    shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
-    context = Clusters(shared_postgres, shared_broker, nursery).start(
-        gateways=2, workers=2, serve=SERVED, version=version
-    )
-    thread = LoopThread()
-    try:
-        running = thread.run(context.__aenter__())
-        try:
-            yield running
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
-
-
-@pytest.fixture
-async def cluster(standing: Cluster) -> AsyncIterator[Cluster]:
-    """Two gateways, two workers, mended after each test."""
-    yield standing
-    await standing.mend()
+def standing(standing_clusters: StandingClusters) -> Iterator[Cluster]:
+    """Two gateways, two workers."""
+    with standing_clusters.start(gateways=2, workers=2, serve=SERVED) as running:
+        yield running
 
 
 async def begun(directory: Path, name: str = "asked") -> None:

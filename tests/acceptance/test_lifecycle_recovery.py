@@ -1,7 +1,7 @@
 """Workers die, freeze and leave; turns go on from what is in the log, and nothing that may run once runs twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +13,21 @@ from domain.parts import TextPart
 from infra.pipeline.group import lock_key
 from infra.system import SystemIds
 from tests.support.client import terminal
-from tests.support.cluster import MORTAL, Cluster, Clusters, SharedNats
+from tests.support.cluster import MORTAL, Cluster
 from tests.support.life import LEASE, SERVED, finished, of_type, owner_of
 from tests.support.lifecycle_agents import fate_file, lines
-from tests.support.nursery import Nursery
-from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import assert_gapless
 from tests.support.stand import open_pipeline
+from tests.support.standing import StandingClusters
 from tests.support.waiting import Stopwatch, eventually
 
 
 @pytest.fixture(scope="module")
-def standing(
-    shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
-    context = Clusters(shared_postgres, shared_broker, nursery).start(
-        gateways=2,
-        workers=2,
-        serve=SERVED,
-        version=version,
-        settings=MORTAL | {"TURNLOG_WORKER_DRAIN_SECONDS": "0.5"},
-    )
-    thread = LoopThread()
-    try:
-        running = thread.run(context.__aenter__())
-        try:
-            yield running
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
-
-
-@pytest.fixture
-async def cluster(standing: Cluster) -> AsyncIterator[Cluster]:
-    """Two workers; what a test has killed or frozen is mended after it."""
-    yield standing
-    await standing.mend()
+def standing(standing_clusters: StandingClusters) -> Iterator[Cluster]:
+    """Two gateways, two workers."""
+    settings = MORTAL | {"TURNLOG_WORKER_DRAIN_SECONDS": "0.5"}
+    with standing_clusters.start(gateways=2, workers=2, serve=SERVED, settings=settings) as running:
+        yield running
 
 
 async def noted(directory: Path, name: str, count: int) -> list[str]:

@@ -2,47 +2,29 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.client import Client, terminal
-from tests.support.cluster import Cluster, Clusters, SharedNats, streams_made
+from tests.support.cluster import Cluster, streams_made
 from tests.support.life import SERVED, approve, finished, paused
 from tests.support.lifecycle_agents import lines
-from tests.support.nursery import Nursery
 from tests.support.reducer import view
-from tests.support.servers import LoopThread, SharedPostgres
 from tests.support.sse import Stream
+from tests.support.standing import StandingClusters
 from tests.support.waiting import eventually
 
 AGENTS = [*SERVED, "broken=tests.support.agents:broken", "blocking=tests.support.blocking_agents:blocking"]
 
 
 @pytest.fixture(scope="module")
-def standing(
-    shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
-    context = Clusters(shared_postgres, shared_broker, nursery).start(gateways=2, serve=AGENTS, version=version)
-    thread = LoopThread()
-    try:
-        running = thread.run(context.__aenter__())
-        try:
-            yield running
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
-
-
-@pytest.fixture
-async def cluster(standing: Cluster) -> AsyncIterator[Cluster]:
-    """Two gateways, one worker, mended after each test."""
-    yield standing
-    await standing.mend()
+def standing(standing_clusters: StandingClusters) -> Iterator[Cluster]:
+    """Two gateways, one worker."""
+    with standing_clusters.start(gateways=2, serve=AGENTS) as running:
+        yield running
 
 
 async def text_of(client: Client, session: str, turn: str) -> str:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.client import finished, terminal
-from tests.support.cluster import MORTAL, Cluster, Clusters, SharedNats
-from tests.support.nursery import Nursery
+from tests.support.cluster import MORTAL, Cluster
 from tests.support.processes import RoleProcess
-from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.standing import StandingClusters
 from tests.support.waiting import Stopwatch, eventually
 
 LEASE = 2.0
@@ -24,31 +23,18 @@ SERVED = [
 
 
 @pytest.fixture(scope="module")
-def running(
-    shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
+def standing(standing_clusters: StandingClusters) -> Iterator[Cluster]:
     settings = MORTAL | {"TURNLOG_WORKER_DRAIN_SECONDS": "60"}
-    context = Clusters(shared_postgres, shared_broker, nursery).start(
-        workers=2, serve=SERVED, version=version, settings=settings
-    )
-    thread = LoopThread()
-    try:
-        cluster = thread.run(context.__aenter__())
-        try:
-            yield cluster
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
+    with standing_clusters.start(workers=2, serve=SERVED, settings=settings) as running:
+        yield running
 
 
 @pytest.fixture
-async def cluster(running: Cluster) -> AsyncIterator[Cluster]:
+async def cluster(standing: Cluster) -> AsyncIterator[Cluster]:
     """Two workers that run, mended after each test."""
-    await eventually(lambda: workers_run(running), "the workers run")
-    yield running
-    await running.mend()
+    await eventually(lambda: workers_run(standing), "the workers run")
+    yield standing
+    await standing.mend()
 
 
 async def workers_run(cluster: Cluster) -> bool:

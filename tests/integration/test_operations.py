@@ -13,7 +13,8 @@ from infra.postgres.pool import create_pool
 from infra.system import SystemIds
 from services.projector.horizon import HorizonAge
 from tests.support.databases import Database
-from tests.support.relaying import deaf_pipeline, session_of
+from tests.support.relaying import session_of
+from tests.support.stand import open_pipeline
 
 
 async def test_turns_are_counted_by_what_keeps_them(database: Database) -> None:
@@ -21,7 +22,7 @@ async def test_turns_are_counted_by_what_keeps_them(database: Database) -> None:
     agent = await database.dsn_of("turnlog_agent")
     pool = await create_pool(await database.dsn_of("turnlog_projector"), size=1)
     try:
-        async with deaf_pipeline(agent) as pipeline:
+        async with open_pipeline(agent) as pipeline:
             operations = PostgresOperations(pool)
             assert (await operations.turns()).startable_seconds == 0
             idle, busy = await session_of(pipeline, 2), await session_of(pipeline, 3)

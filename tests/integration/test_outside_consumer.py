@@ -22,7 +22,8 @@ from infra.system import SystemIds
 from tests.support.databases import Database
 from tests.support.dying_publisher import DEATH
 from tests.support.outsider import Outsider
-from tests.support.relaying import deaf_pipeline, projector, relay_settings, session_of
+from tests.support.relaying import projector, relay_settings, session_of
+from tests.support.stand import open_pipeline
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(90)
@@ -58,7 +59,7 @@ async def test_the_broker_lost_what_the_consumer_had_not_read(settings: Settings
     """Published, not consumed, and then everything on the broker is gone, the consumer's place as well; the relay's own
     place lies behind all of it. Once with the projector running, once while it was away."""
     outsider = Outsider(nats)
-    async with deaf_pipeline(settings.dsn("agent")) as pipeline:
+    async with open_pipeline(settings.dsn("agent")) as pipeline:
         async with projector(settings):
             async with outsider.listening():
                 read = await session_of(pipeline, 2)
@@ -84,7 +85,7 @@ async def test_who_was_away_for_longer_than_events_are_kept_reads_the_log(
 ) -> None:
     """The limits of the stream are reached: its oldest go. The sequences tell the consumer, and the log has it all."""
     outsider = Outsider(nats)
-    async with deaf_pipeline(settings.dsn("agent")) as pipeline, projector(settings):
+    async with open_pipeline(settings.dsn("agent")) as pipeline, projector(settings):
         async with outsider.listening():
             session = await session_of(pipeline, 0)
             await all_got(outsider, {session: 1})

@@ -16,7 +16,8 @@ from infra.embedded import EmbeddedNats
 from infra.nats.subjects import inbox_prefix, stream_names
 from infra.settings import Settings
 from tests.support.databases import Database
-from tests.support.relaying import deaf_pipeline, projector, relay_settings, session_of
+from tests.support.relaying import projector, relay_settings, session_of
+from tests.support.stand import open_pipeline
 from tests.support.waiting import eventually
 
 
@@ -59,7 +60,7 @@ async def consumer(nats: EmbeddedNats) -> AsyncIterator[list[tuple[str, int]]]:
 
 
 async def test_what_nobody_published_is_published_by_the_relay(settings: Settings, nats: EmbeddedNats) -> None:
-    async with deaf_pipeline(settings.dsn("agent")) as pipeline, projector(settings), consumer(nats) as got:
+    async with open_pipeline(settings.dsn("agent")) as pipeline, projector(settings), consumer(nats) as got:
         one, two = await session_of(pipeline, 3), await session_of(pipeline, 2)
         expected = {(one, n) for n in range(1, 5)} | {(two, n) for n in range(1, 4)}
 
@@ -73,7 +74,7 @@ async def test_what_nobody_published_is_published_by_the_relay(settings: Setting
 
 async def test_it_goes_on_where_it_was(settings: Settings, nats: EmbeddedNats) -> None:
     """What was committed while no projector ran is not passed over."""
-    async with deaf_pipeline(settings.dsn("agent")) as pipeline:
+    async with open_pipeline(settings.dsn("agent")) as pipeline:
         async with projector(settings), consumer(nats) as got:
             first = await session_of(pipeline, 1)
 
@@ -101,7 +102,7 @@ async def test_what_the_broker_keeps_of_an_erased_session_goes(settings: Setting
         info = await client.jetstream().stream_info(stream_names("turnlog")[0], subjects_filter=subject)
         return (info.state.subjects or {}).get(subject, 0)
 
-    async with deaf_pipeline(settings.dsn("agent")) as pipeline, projector(settings), consumer(nats) as got:
+    async with open_pipeline(settings.dsn("agent")) as pipeline, projector(settings), consumer(nats) as got:
         gone, stays = await session_of(pipeline, 0), await session_of(pipeline, 1)
 
         async def there() -> bool:

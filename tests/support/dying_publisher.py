@@ -10,7 +10,7 @@ from domain.commands import CreateSession
 from domain.ids import CommandKey, SessionId
 from domain.ports import Publication
 from infra.memory.notifier import MemoryNotifier
-from tests.support.relaying import deaf_pipeline
+from tests.support.stand import open_pipeline
 
 DEATH = 99
 
@@ -23,7 +23,7 @@ class Mortal(MemoryNotifier):
 
 
 async def main() -> None:
-    async with deaf_pipeline(os.environ["TURNLOG_TEST_DSN"], Mortal()) as pipeline:
+    async with open_pipeline(os.environ["TURNLOG_TEST_DSN"], notifier=Mortal()) as pipeline:
         session = SessionId(sys.argv[1])
         await pipeline.execute(CreateSession(session_id=session, key=CommandKey("create"), agent_id="a"))
 

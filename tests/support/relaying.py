@@ -7,15 +7,10 @@ from contextlib import asynccontextmanager
 from domain.commands import CreateSession, SubmitTurn
 from domain.ids import CommandKey, SessionId, TurnId
 from domain.parts import TextPart
-from domain.ports import Notifier
 from infra.embedded import EmbeddedNats
-from infra.memory.notifier import MemoryNotifier
 from infra.pipeline.pipeline import Pipeline
-from infra.pipeline.pools import open_pipeline_pools
-from infra.pipeline.settings import PipelineSettings
 from infra.settings import Settings, load
-from infra.system import SystemClock, SystemIds
-from projections.serving import session_projections
+from infra.system import SystemIds
 from services.projector.main import run
 from tests.support.databases import Database
 
@@ -33,26 +28,6 @@ async def relay_settings(database: Database, nats: EmbeddedNats) -> Settings:
         nats={"urls": (nats.url,), "projector_password": nats.credentials("projector")[1]},
         projector={"relay_seconds": PATIENCE, "poll_seconds": 0.05},
     )
-
-
-@asynccontextmanager
-async def deaf_pipeline(dsn: str, notifier: Notifier | None = None) -> AsyncIterator[Pipeline]:
-    """Commits and tells nobody."""
-    sizes = PipelineSettings()
-    pools = await open_pipeline_pools(dsn, sizes)
-    try:
-        async with Pipeline(
-            pools.groups,
-            pools.waiting,
-            projections=session_projections(),
-            notifier=notifier or MemoryNotifier(),
-            clock=SystemClock(),
-            ids=SystemIds(),
-            settings=sizes,
-        ) as pipeline:
-            yield pipeline
-    finally:
-        await pools.close()
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ from domain.ids import (
     WorkerId,
 )
 from domain.parts import TextPart
-from domain.ports import CommandPipeline, EventStore, Feed, SessionProjection
+from domain.ports import CommandPipeline, EventStore, Feed, Notifier, SessionProjection
 from infra.memory.clock import ManualClock
 from infra.memory.notifier import MemoryNotifier
 from infra.memory.pipeline import MemoryPipeline
@@ -190,11 +190,11 @@ def memory_stand() -> Stand:
 async def open_pipeline(
     dsn: str,
     *,
-    notifier: MemoryNotifier | None = None,
+    notifier: Notifier | None = None,
     settings: PipelineSettings | None = None,
     projections: Many[SessionProjection] = session_projections(),
 ) -> AsyncIterator[Pipeline]:
-    """A pipeline as a process has it."""
+    """A pipeline as a process has it; without a notifier it commits and tells nobody else."""
     bounds = settings or PipelineSettings()
     pools = await open_pipeline_pools(dsn, bounds)
     try:

@@ -6,35 +6,15 @@ import pytest
 
 from tests.acceptance.agentos.caller import Caller
 from tests.acceptance.agentos.served import SERVED
-from tests.support.cluster import Cluster, Clusters, SharedNats
-from tests.support.nursery import Nursery
-from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.cluster import Cluster
+from tests.support.standing import StandingClusters
 
 
 @pytest.fixture(scope="module")
-def standing(
-    shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
-    context = Clusters(shared_postgres, shared_broker, nursery).start(
-        gateways=2, workers=2, serve=SERVED, version=version
-    )
-    thread = LoopThread()
-    try:
-        running = thread.run(context.__aenter__())
-        try:
-            yield running
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
-
-
-@pytest.fixture
-async def cluster(standing: Cluster) -> AsyncIterator[Cluster]:
-    """Two gateways, two workers, mended after each test."""
-    yield standing
-    await standing.mend()
+def standing(standing_clusters: StandingClusters) -> Iterator[Cluster]:
+    """Two gateways, two workers."""
+    with standing_clusters.start(gateways=2, workers=2, serve=SERVED) as running:
+        yield running
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ from tests.acceptance.agentos.caller import Caller
 from tests.acceptance.agentos.contract import Seen, Story
 from tests.acceptance.agentos.definitions import SERVED
 from tests.support import fake_openai
-from tests.support.cluster import Cluster, Clusters, SharedNats
-from tests.support.nursery import Nursery
-from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.cluster import Cluster
+from tests.support.standing import StandingClusters
 from tests.support.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[3]
@@ -51,25 +50,9 @@ def original(model: dict[str, str]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def standing(
-    shared_postgres: SharedPostgres,
-    shared_broker: SharedNats,
-    nursery: Nursery,
-    pytestconfig: pytest.Config,
-    model: dict[str, str],
-    original: str,
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
-    context = Clusters(shared_postgres, shared_broker, nursery).start(serve=SERVED, settings=model, version=version)
-    thread = LoopThread()
-    try:
-        running = thread.run(context.__aenter__())
-        try:
-            yield running
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
+def standing(standing_clusters: StandingClusters, model: dict[str, str], original: str) -> Iterator[Cluster]:
+    with standing_clusters.start(serve=SERVED, settings=model) as running:
+        yield running
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ import pytest
 
 from tests.support import agno_agents, fake_openai
 from tests.support.client import Client
-from tests.support.cluster import MORTAL, Cluster, Clusters, SharedNats
+from tests.support.cluster import MORTAL, Cluster
 from tests.support.life import finished, of_type, owner_of, paused
 from tests.support.lifecycle_agents import lines
-from tests.support.nursery import Nursery
-from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.standing import StandingClusters
 from tests.support.waiting import Stopwatch, eventually
 
 
@@ -56,29 +55,11 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def standing(
-    shared_postgres: SharedPostgres,
-    shared_broker: SharedNats,
-    nursery: Nursery,
-    provider: Provider,
-    notes: Path,
-    pytestconfig: pytest.Config,
-) -> Iterator[Cluster]:
-    version = str(pytestconfig.getoption("--pg")).split(",")[0]
+def standing(standing_clusters: StandingClusters, provider: Provider, notes: Path) -> Iterator[Cluster]:
     own = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": provider.url, "AGNO_NOTES": str(notes)}
-    context = Clusters(shared_postgres, shared_broker, nursery).start(
-        workers=2, serve=agno_agents.SERVED, version=version, settings=MORTAL | own
-    )
-    thread = LoopThread()
-    try:
-        running = thread.run(context.__aenter__())
+    with standing_clusters.start(workers=2, serve=agno_agents.SERVED, settings=MORTAL | own) as running:
         (notes / "dsn").write_text(running.dsn())
-        try:
-            yield running
-        finally:
-            thread.run(context.__aexit__(None, None, None))
-    finally:
-        thread.close()
+        yield running
 
 
 @pytest.fixture
