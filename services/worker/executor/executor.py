@@ -345,8 +345,14 @@ class Executor:
             return None
 
     def _end_by(self, seconds: float) -> None:
-        if self._limit is not None:
-            self._limit.reschedule(asyncio.get_running_loop().time() + seconds)
+        """The earliest end that was asked for counts. One that has come already, with users' code still cleaning up,
+        cannot be moved: a Timeout raises then, and that would end the worker with all its turns."""
+        limit = self._limit
+        if limit is None or limit.expired():
+            return
+        end = asyncio.get_running_loop().time() + seconds
+        known = limit.when()
+        limit.reschedule(end if known is None else min(end, known))
 
     def _now(self) -> float:
         return self._tools.clock.monotonic()

@@ -326,6 +326,32 @@ async def test_a_released_turn_is_handed_back_with_what_it_had() -> None:
     assert b.store.data(executor.claim.turn_id, "item.completed")[0].partial
 
 
+async def test_a_turn_that_cleans_up_may_be_told_to_end_again() -> None:
+    """A drain, an interrupt and a second drain meet while users' code is still in its `finally`."""
+    cleaning, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def agent(turn: Turn) -> AsyncIterator[Any]:
+        try:
+            yield "half"
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await cleaned.wait()
+
+    b = bench(agent)
+    executor = await b.executor("go")
+    running = asyncio.create_task(executor.run())
+    await until(lambda: b.shown.live, "text is shown")
+    executor.release()
+    await cleaning.wait()
+    executor.release()
+    executor.interrupt()
+    executor.release()
+    cleaned.set()
+    await running
+    assert b.store.types(executor.claim.turn_id)[-1] in ("turn.released", "turn.interrupted")
+
+
 async def test_errors_of_agents_are_told_without_a_trace() -> None:
     async def agent(turn: Turn) -> AsyncIterator[Any]:
         yield "half"
