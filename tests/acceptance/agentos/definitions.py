@@ -19,14 +19,15 @@ def _model() -> Any:
     return OpenAIChat(id="fake-model", max_retries=0)
 
 
+# These two run on the loop of their run, so that which of a batch ends first is not left to threads.
 @tool
-def value(name: str) -> str:
+async def value(name: str) -> str:
     """Value of something."""
     return f"value of {name}"
 
 
 @tool
-def broken(name: str) -> str:
+async def broken(name: str) -> str:
     """Fails."""
     raise ValueError("broken " + name)
 
