@@ -27,7 +27,12 @@ async def open_pipeline_pools(
     """Pools of the sizes that `settings` asks for; connections are opened as they are needed."""
     bounds = timeouts or Timeouts()
     # A lane waits for its statement: a server that vanished without a word would stop its sessions for so long.
-    bounds = msgspec.structs.replace(bounds, statement=min(bounds.statement, _STATEMENT_MILLISECONDS))
+    # And whoever freezes in the middle of a group holds its locks for no longer than an idle transaction may.
+    bounds = msgspec.structs.replace(
+        bounds,
+        statement=min(bounds.statement, _STATEMENT_MILLISECONDS),
+        transaction=bounds.transaction or bounds.idle_in_transaction,
+    )
     waiting = msgspec.structs.replace(bounds, lock=max(1, int(settings.lock_timeout * 1000)))
     return PipelinePools(
         groups=await create_pool(

@@ -11,11 +11,14 @@ import msgspec
 
 from domain.errors import StoreUnavailable
 from domain.ports import Statement
+from infra.postgres.sql import statements
 
 if TYPE_CHECKING:
     Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
 else:
     Pool = asyncpg.Pool
+
+_SQL = statements("connection")
 
 # PostgreSQL counts microseconds from 2000-01-01.
 _POSTGRES_EPOCH_MICROS = 946_684_800_000_000
@@ -39,11 +42,13 @@ _IN_THE_WAY: tuple[type[BaseException], ...] = (
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds that the server enforces on every connection, in milliseconds."""
+    """Bounds that the server enforces on every connection, in milliseconds. `transaction`: for a whole one, from
+    PostgreSQL 17 on; 0 is none. A client that freezes while it prepares a statement is held by nothing else."""
 
     statement: int = 30_000
     lock: int = 2_000
     idle_in_transaction: int = 10_000
+    transaction: int = 0
 
 
 def _micros_to_tuple(micros: int) -> tuple[int]:
@@ -78,6 +83,15 @@ async def prepare(connection: Any) -> None:
     )
 
 
+_HAS_TRANSACTION_TIMEOUT = (17,)
+
+
+async def _bound(connection: Any, milliseconds: int) -> None:
+    """Of servers that do not know the setting a connection cannot ask for it."""
+    if milliseconds and connection.get_server_version() >= _HAS_TRANSACTION_TIMEOUT:
+        await connection.execute(_SQL["bound"], str(milliseconds))
+
+
 async def _leave_clean(connection: Any) -> None:
     # The default reset costs a round trip after every use. We set nothing and hold no session locks, so all that can be
     # left is a transaction that was cut by a cancellation.
@@ -108,6 +122,11 @@ async def create_pool(
     start. `lock_timeout`: a row or advisory lock is never waited for longer, because whoever waits holds a
     connection."""
     bounds = timeouts or Timeouts()
+
+    async def begin(connection: Any) -> None:
+        await prepare(connection)
+        await _bound(connection, bounds.transaction)
+
     pool = asyncpg.create_pool(
         dsn,
         min_size=0,
@@ -115,7 +134,7 @@ async def create_pool(
         max_inactive_connection_lifetime=300.0,
         timeout=connect_timeout,
         command_timeout=bounds.statement / 1000 + 5,
-        init=prepare,
+        init=begin,
         reset=_leave_clean,
         server_settings={
             "application_name": application,

@@ -13,8 +13,9 @@ from domain.commands import ClaimTurn
 from domain.errors import LockTimeout, NothingToClaim
 from domain.ids import Ordinal, SessionId
 from infra.pipeline.group import lock_key
+from infra.pipeline.pools import open_pipeline_pools
 from infra.pipeline.settings import PipelineSettings
-from infra.postgres.pool import create_pool
+from infra.postgres.pool import Timeouts, create_pool
 from tests.support.databases import Database
 from tests.support.stand import Stand, postgres_stand
 from tests.support.waiting import eventually
@@ -46,6 +47,33 @@ async def outsider(database: Database) -> AsyncIterator[Outsider]:
     connection = await asyncpg.connect(database.dsn)
     yield Outsider(connection)
     await connection.close()
+
+
+async def test_a_client_that_freezes_between_two_messages_gives_its_locks_back(database: Database) -> None:
+    """While a statement is being prepared the server counts a transaction as active, so that neither the limit of idle
+    transactions nor that of statements ends it."""
+    bounds = Timeouts(idle_in_transaction=500)
+    pools = await open_pipeline_pools(await database.dsn_of("turnlog_worker"), PipelineSettings(), timeouts=bounds)
+    other = await asyncpg.connect(database.dsn)
+    try:
+        async with pools.groups.acquire() as frozen:
+            if frozen.get_server_version() < (17,):
+                pytest.skip("PostgreSQL before 17 has no transaction_timeout")
+            await frozen.execute("BEGIN")
+            await frozen.execute("SELECT pg_advisory_xact_lock(7)")
+            await frozen.prepare("SELECT 'told of, not run'")
+            assert (
+                await other.fetchval("SELECT state FROM pg_stat_activity WHERE pid = $1", frozen.get_server_pid())
+                == "active"
+            )
+
+            async def let_go() -> bool:
+                return bool(await other.fetchval("SELECT pg_try_advisory_lock(7)"))
+
+            await eventually(let_go, "the server ends the transaction")
+    finally:
+        await other.close()
+        await pools.close()
 
 
 @pytest.fixture

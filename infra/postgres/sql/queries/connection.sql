@@ -1,0 +1,2 @@
+-- name: bound
+SELECT set_config('transaction_timeout', $1::text, false);
