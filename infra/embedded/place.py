@@ -113,10 +113,23 @@ def free_port() -> int:
     Below the kernel's range for outgoing connections, because there a client that keeps knocking at a server that is
     down can be given the server's port as its own and end up connected to itself.
     """
+    with reserve_port() as held:
+        return int(held.getsockname()[1])
+
+
+def reserve_port() -> socket.socket:
+    """A port as `free_port` finds it, which nobody else is given as long as this socket is open, in any process. A
+    server that sets SO_REUSEADDR, as all of ours do, may listen on it meanwhile."""
     while True:
-        port = secrets.choice(range(15000, 32000))
-        if _is_free(port):
-            return port
+        held = socket.socket()
+        try:
+            held.bind(("127.0.0.1", secrets.choice(range(15000, 32000))))
+        except OSError:
+            held.close()
+        else:
+            # Only now, because a bind with it would not notice another one's reservation.
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            return held
 
 
 def _is_free(port: int) -> bool:

@@ -3,20 +3,17 @@
 import asyncio
 import random
 import time
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.support.cluster import Clusters
 from tests.support.faults import Watch
-from tests.support.storm import Injector, chat_through, through_proxies
+from tests.support.proxy import listening_proxy
+from tests.support.storm import Injector, chat_through
 
-LEASE = 2.0
 SERVED = ["steps=tests.support.lifecycle_agents:steps"]
 SETTINGS = {
-    "TURNLOG_TURN_LEASE_SECONDS": str(LEASE),
-    "TURNLOG_TURN_HEARTBEAT_SECONDS": "0.5",
     "TURNLOG_WORKER_POLL_SECONDS": "0.2",
     "TURNLOG_GATEWAY_HEADS_SECONDS": "1",
     "TURNLOG_AGENT_UNAVAILABLE_SECONDS": "3",
@@ -26,14 +23,26 @@ SETTINGS = {
 }
 
 
-async def _storm(clusters: Clusters, tmp_path: Path, *, sessions: int, turns: int, seconds: float, cuts: int) -> None:
+async def _storm(
+    clusters: Clusters, tmp_path: Path, *, sessions: int, turns: int, lease: float, seconds: float, cuts: int
+) -> None:
+    times = {"TURNLOG_TURN_LEASE_SECONDS": str(lease), "TURNLOG_TURN_HEARTBEAT_SECONDS": str(lease / 4)}
     async with (
-        AsyncExitStack() as stack,
+        listening_proxy() as agents,
+        listening_proxy() as workers,
         clusters.start(
-            gateways=2, agents=2, workers=2, projectors=1, serve=SERVED, own_servers=True, settings=SETTINGS
+            gateways=2,
+            agents=2,
+            workers=2,
+            projectors=1,
+            serve=SERVED,
+            own_servers=True,
+            settings=SETTINGS | times,
+            through=lambda role, dsn: {"agent": agents, "worker": workers}[role].instead_of(dsn),
+            behind=("agent", "worker"),
         ) as cluster,
     ):
-        injector = Injector(cluster, LEASE, await through_proxies(cluster, stack))
+        injector = Injector(cluster, lease, {"agent": agents, "worker": workers})
         await chat_through(
             cluster,
             tmp_path / "runs",
@@ -41,7 +50,7 @@ async def _storm(clusters: Clusters, tmp_path: Path, *, sessions: int, turns: in
             injector,
             sessions=sessions,
             turns=turns,
-            patience=LEASE + 5,
+            patience=lease + 5,
         )
 
 
@@ -63,7 +72,7 @@ async def _inject(injector: Injector, watch: Watch, seconds: float, cuts: int) -
         watch.restart()
     while time.monotonic() < end or injector.cuts < cuts:
         injector.cut_commits(max(1, cuts // 10))
-        await asyncio.sleep(random.random() * 3.0)
+        await asyncio.sleep(random.random() * (3.0 if time.monotonic() < end else 0.5))
         if time.monotonic() < end:
             await random.choice(
                 [
@@ -80,9 +89,9 @@ async def _inject(injector: Injector, watch: Watch, seconds: float, cuts: int) -
 
 
 async def test_faults_of_every_kind_lose_double_and_reorder_nothing(clusters: Clusters, tmp_path: Path) -> None:
-    await _storm(clusters, tmp_path, sessions=8, turns=1, seconds=0, cuts=6)
+    await _storm(clusters, tmp_path, sessions=8, turns=1, lease=1.5, seconds=0, cuts=6)
 
 
 @pytest.mark.soak
 async def test_faults_of_every_kind_for_long(clusters: Clusters, tmp_path: Path) -> None:
-    await _storm(clusters, tmp_path, sessions=100, turns=5, seconds=240, cuts=200)
+    await _storm(clusters, tmp_path, sessions=100, turns=5, lease=2.0, seconds=240, cuts=200)

@@ -1,4 +1,8 @@
-"""`turnlog up` as a newcomer runs it: from nothing to a served turn, through crashes, to an orderly end."""
+"""`turnlog up` as a newcomer runs it: from nothing to a served turn, through crashes, to an orderly end.
+
+One installation, one story, since each start costs a dozen seconds of a CPU: the README's tour and the invitation at
+the first start, one's own agent and the terminal at the second, a mistake at the third.
+"""
 
 import asyncio
 import json
@@ -8,24 +12,22 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from infra.embedded.place import free_port
+from tests.support import tour
 from tests.support.client import Client
 from tests.support.commands import TURNLOG, Up, environment, lines_of, turnlog, up
 from tests.support.places import server_directory
 from tests.support.sse import assert_gapless
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.timeout(480)
+
 MINE = """
 import asyncio
 
-async def echo(turn):
-    for word in turn.input.split():
-        yield word + " "
-
-async def endless(turn):
+async def whole(turn):
     while True:
         yield "on and "
         await asyncio.sleep(0.05)
@@ -38,99 +40,101 @@ def home() -> Iterator[Path]:
         yield directory
 
 
-async def shell(command: str) -> str:
-    """One shell command to its end."""
-    process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE)
-    out, _ = await process.communicate()
-    assert process.returncode == 0, command
-    return out.decode()
-
-
 async def test_from_nothing_through_crashes_to_an_orderly_end(home: Path) -> None:
-    port = free_port()
-    async with up(home, port, "--gateways", "2") as first:
+    port, place = free_port(), home / "up"
+    async with up(place, port, *tour.words_of_two_gateways()) as first:
         await first.ready()
         await submit_and_watch_as_invited(first)
-        await a_killed_child_comes_back(first)
+        await tour.follow(first)
+        await killed_children_come_back(first)
         await first.kill_everything()
-    async with up(home, port, "--gateways", "2") as second:
+    (home / "mine.py").write_text(MINE)
+    words = [*tour.ones_own_agent(home), "--agent", "mine:whole"]
+    async with up(place, port, *words, cwd=home, PYTHONPATH=".") as second:
         await second.ready()
         client = Client(second.url)
-        events = await client.events("hello")
-        assert_gapless([event["sequence"] for event in events])
-        assert [e["type"] for e in events if e["type"].startswith("turn.")][-1] == "turn.completed"
-        await client.run("hello", "Again, please")
+        for session in ("hello", "tour"):
+            events = await client.events(session)
+            assert_gapless([event["sequence"] for event in events])
+            assert [e["type"] for e in events if e["type"].startswith("turn.")][-1] == "turn.completed"
+        await the_terminal_shows_what_is_served(second)
+        await tour.chat(second)
+        await ctrl_c_in_a_chat_interrupts_the_turn(second)
+        await a_tail_ends_with_its_session(second, client)
         await client.close()
         processes = second.children("")
-        assert len(processes) >= 7
+        assert len(processes) >= 6
         assert await second.interrupt() == 0
         assert not [process for process in processes if process.is_running()]
         assert second.log.rstrip().endswith("stopped")
+    code, _, err = await turnlog(
+        *("up", "--data", str(place / "data"), "--port", str(port), "--agent", "nowhere:nothing"), timeout=2 * PATIENCE
+    )
+    assert code == 2, "an agent that is not there ends it"
+    assert "no module `nowhere`" in err
+    assert "Traceback" not in "".join(line for line in err.splitlines() if line.startswith("worker-"))
 
 
 async def submit_and_watch_as_invited(running: Up) -> None:
     """The two printed lines, pasted."""
     watching = asyncio.create_task(lines_of(running.line("watch"), lambda seen: "event: turn.completed" in seen))
-    reply = json.loads(await shell(running.line("submit") + " --silent"))
+    reply = json.loads(await tour.shell(running.line("submit") + " --silent"))
     assert reply["status"] in ("queued", "running")
     seen = await watching
     assert "event: item.delta" in seen
     assert "event: tool_result.snapshot" in seen
 
 
-async def a_killed_child_comes_back(running: Up) -> None:
-    for role in ("gateway", "worker", "agent"):
-        victim = running.children(f"turnlog {role}")[0]
-        os.kill(victim.pid, signal.SIGKILL)
-
-    async def served() -> bool:
-        try:
-            async with httpx2.AsyncClient() as http:
-                return (await http.get(running.url + "/readyz")).status_code == 200
-        except httpx2.TransportError:
-            return False
+async def killed_children_come_back(running: Up) -> None:
+    """The worker and the agent service; the tour has killed a gateway."""
+    victims = {role: running.children(f"turnlog {role}")[0].pid for role in ("worker", "agent")}
+    for pid in victims.values():
+        os.kill(pid, signal.SIGKILL)
 
     async def all_there() -> bool:
-        return all(running.children(f"turnlog {role}") for role in ("gateway", "worker", "agent"))
+        found = {role: [child.pid for child in running.children(f"turnlog {role}")] for role in victims}
+        return all(found[role] and victims[role] not in found[role] for role in victims)
 
     await eventually(all_there, "the killed ones run again")
-    await eventually(served, "the gateway serves again")
     client = Client(running.url)
-    await client.run("hello", "Are you there?")
+
+    async def submitted() -> str | None:
+        answer = await client.request("POST", "/v1/sessions/hello/turns", {"input": "x"}, Idempotency_Key="there?")
+        assert answer.status_code in (202, 503), answer.text
+        return str(answer.json()["turn_id"]) if answer.status_code == 202 else None
+
+    turn = await eventually(submitted, "a submit is taken again")
+    stream = client.stream("hello", 0)
+    await stream.event("turn.completed", turn_id=turn)
     await client.close()
 
 
-async def test_ones_own_agent_chat_and_tail(home: Path) -> None:
-    """An agent from the working directory; a piped chat; a tail that ends with the session."""
-    (home / "mine.py").write_text(MINE)
-    port = free_port()
-    async with up(home / "up", port, "--agent", "mine:echo", "--agent", "mine:endless", cwd=home) as running:
-        await running.ready()
-        code, out, err = await turnlog("chat", "--url", running.url, stdin="one two\nthree\n")
-        assert (code, out) == (0, "one two \nthree \n"), err
-        code, out, _ = await turnlog("status", "--json", "--url", running.url)
-        assert code == 0
-        assert [agent["agent_id"] for agent in json.loads(out)["agents"]] == ["echo", "endless"]
-        await ctrl_c_in_a_chat_interrupts_the_turn(running)
-        client = Client(running.url)
-        await client.run("hello", "x")
-        tailing = asyncio.create_task(turnlog("tail", "hello", "--json", "--url", running.url))
-        await client.json("DELETE", "/v1/sessions/hello", status=204)
-        code, out, err = await tailing
-        assert code == 0, err
-        assert_gapless([json.loads(line)["sequence"] for line in out.splitlines()])
-        assert json.loads(out.splitlines()[-1])["type"] == "session.closed"
-        await client.close()
-        assert await running.interrupt() == 0
+async def the_terminal_shows_what_is_served(running: Up) -> None:
+    code, out, _ = await turnlog("status", "--json", "--url", running.url)
+    assert code == 0
+    agents = [agent["agent_id"] for agent in json.loads(out)["agents"]]
+    assert agents == ["shout", "whole", "demo"], "what nobody serves any more comes last"
+
+
+async def a_tail_ends_with_its_session(running: Up, client: Client) -> None:
+    await client.create("shout", external_id="tailed")
+    await client.run("tailed", "x")
+    tailing = asyncio.create_task(turnlog("tail", "tailed", "--json", "--url", running.url))
+    await client.json("DELETE", "/v1/sessions/tailed", status=204)
+    code, out, err = await tailing
+    assert code == 0, err
+    assert_gapless([json.loads(line)["sequence"] for line in out.splitlines()])
+    assert json.loads(out.splitlines()[-1])["type"] == "session.closed"
 
 
 async def ctrl_c_in_a_chat_interrupts_the_turn(running: Up) -> None:
     process = await asyncio.create_subprocess_exec(
         str(TURNLOG),
-        *("chat", "--agent", "endless", "--url", running.url),
+        *("chat", "--agent", "whole", "--url", running.url),
         env=environment(),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -154,12 +158,3 @@ async def test_a_taken_port_is_one_line_and_exit_code_2(home: Path) -> None:
     assert "--port" in err
     assert err.count("\n") == 1
     assert not (home / "data").exists()
-
-
-async def test_an_agent_that_is_not_there_ends_it_with_exit_code_2(home: Path) -> None:
-    code, _, err = await turnlog(
-        "up", "--data", str(home / "data"), "--port", str(free_port()), "--agent", "nowhere:nothing"
-    )
-    assert code == 2
-    assert "no module `nowhere`" in err
-    assert "Traceback" not in err

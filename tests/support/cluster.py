@@ -13,7 +13,8 @@ import itertools
 import json
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from infra.embedded import EmbeddedNats, EmbeddedPostgres
 from infra.embedded.nats_config import Cluster as Members
 from infra.embedded.nats_permissions import ROLES as NATS_ROLES
 from infra.embedded.nats_permissions import user_of
-from infra.embedded.place import free_port
+from infra.embedded.place import reserve_port
 from infra.nats.subjects import inbox_prefix, stream_names
 from infra.postgres.migrate import migrate
 from infra.postgres.names import SERVICE_ROLES, DatabaseKind, database_name, role_name
@@ -40,7 +41,7 @@ from tests.support.client import Client
 from tests.support.nursery import Nursery
 from tests.support.places import server_directory
 from tests.support.processes import RoleProcess
-from tests.support.servers import LoopThread, SharedPostgres
+from tests.support.servers import INSTALLED, LoopThread, SharedPostgres
 from tests.support.waiting import PATIENCE, eventually
 
 _NAMESPACES = 100
@@ -95,6 +96,12 @@ class Cluster:
     directory: Path
     processes: list[RoleProcess] = field(default_factory=list)
     _clients: list[Client] = field(default_factory=list)
+    _ports: list[socket.socket] = field(default_factory=list)
+
+    def port(self) -> int:
+        """One that is this cluster's until it is closed, also while the process that listens there is down."""
+        self._ports.append(reserve_port())
+        return int(self._ports[-1].getsockname()[1])
 
     @property
     def nats(self) -> EmbeddedNats:
@@ -180,6 +187,9 @@ class Cluster:
         """End everything, at once."""
         await self._close_clients()
         await asyncio.gather(*(process.kill() for process in self.processes))
+        for port in self._ports:
+            port.close()
+        self._ports.clear()
 
     async def _close_clients(self) -> None:
         clients, self._clients = self._clients, []
@@ -221,11 +231,14 @@ class Clusters:
         on: Cluster | None = None,
         settings: Mapping[str, str] | None = None,
         version: str = "18",
+        behind: Sequence[str] = (),
+        through: Callable[[str, str], str] = lambda _, dsn: dsn,
     ) -> AsyncIterator[Cluster]:
         """A running, ready cluster. `serve`: agents (all of tests.support.agents otherwise); `settings`: further
         TURNLOG_* variables; `on`: share the servers of that cluster, as another installation; `own_nats`:
         so many brokers of its own (three are a cluster with three replicas) on the shared PostgreSQL, which starts much
-        sooner than `own_servers`."""
+        sooner than `own_servers`; `through` gives the address by which the roles of `behind` reach PostgreSQL,
+        of role and dsn."""
         with server_directory() as directory:
             servers = (
                 self._with_own_nats(directory, own_nats, version)
@@ -234,9 +247,12 @@ class Clusters:
             )
             async with servers as (namespace, postgres, brokers):
                 cluster = Cluster(namespace, postgres, brokers, directory)
-                site = await _prepare(cluster, [f"http://127.0.0.1:{free_port()}" for _ in range(agents)])
+                site = await _prepare(cluster, [f"http://127.0.0.1:{cluster.port()}" for _ in range(agents)])
                 env = SHORT | {"TURNLOG_WORKER_AGENTS": ",".join(serve or _all_agents())} | dict(settings or {})
                 self._add(cluster, site, env, gateways=gateways, workers=workers, projectors=projectors)
+                for process in (one for one in cluster.processes if one.role in behind):
+                    name = f"TURNLOG_POSTGRES_{process.role.upper()}"
+                    process.env[name] = through(process.role, process.env[name])
                 try:
                     await asyncio.gather(*(process.start() for process in cluster.processes))
                     await cluster.ready()
@@ -256,7 +272,8 @@ class Clusters:
             shared = on.postgres if on else self._postgres.server(version)
             yield self._nats.namespace(), shared, (self._nats.server,)
             return
-        postgres = EmbeddedPostgres(directory / "postgres", version=version)
+        await asyncio.to_thread(self._postgres.copy_fresh_data, version, directory / "postgres")
+        postgres = EmbeddedPostgres(directory / "postgres", version=version, binaries=INSTALLED.get(version))
         nats = EmbeddedNats(directory / "nats")
         try:
             await asyncio.gather(postgres.start(), nats.start())
@@ -290,7 +307,7 @@ class Clusters:
         for number, url in enumerate(site.agent_urls):
             add("agent", number, int(url.rpartition(":")[2]))
         for number in range(gateways):
-            add("gateway", number, free_port())
+            add("gateway", number, cluster.port())
         for number in range(workers):
             add("worker", number)
         for number in range(projectors):
@@ -331,7 +348,10 @@ async def _prepare(cluster: Cluster, agent_urls: list[str]) -> Site:
 def _brokers(directory: Path, members: int, namespace: str) -> tuple[EmbeddedNats, ...]:
     if members == 1:
         return (EmbeddedNats(directory / "nats", namespaces=[namespace]),)
-    ports = [free_port() for _ in range(members)]
+    held = [reserve_port() for _ in range(members)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
     routes = tuple(f"nats://127.0.0.1:{port}" for port in ports)
     return tuple(
         EmbeddedNats(

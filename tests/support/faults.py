@@ -23,6 +23,8 @@ from tests.support.waiting import Stopwatch
 
 ENDED = {"completed", "failed", "interrupted", "cancelled"}
 _PAUSE = 0.15
+_LOOKS_A_SECOND = 100
+"""Of all people together: a crowd that does nothing but look leaves no time to those who work."""
 
 
 @dataclass
@@ -83,6 +85,7 @@ class Crowd:
         self.calm = asyncio.Event()
         """Until it is set people go on beyond their number of turns."""
         self._sessions = sessions
+        self._pause = max(_PAUSE, sessions / _LOOKS_A_SECOND)
         self._turns = turns
         self._clients = [Client(gateway.url) for gateway in cluster.gateways]
 
@@ -147,10 +150,10 @@ class Crowd:
                 self.begun.release()
             await self._look(session)
             while await self._waiting(session) > 1:
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(self._pause)
         while not await self._over(session):
             await self._look(session)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(self._pause)
 
     async def _waiting(self, session: str) -> int:
         """How many of the session's turns have not ended; whatever waits for people is seen to."""

@@ -14,7 +14,7 @@ class CuttingProxy:
     dies: `before` the server gets the message, or `after` the server has answered it and before the client hears of
     it."""
 
-    def __init__(self, host: str, port: int, cut_at: bytes = b"COMMIT") -> None:
+    def __init__(self, host: str = "", port: int = 0, cut_at: bytes = b"COMMIT") -> None:
         self._host = host
         self._port = port
         self._cut_at = cut_at
@@ -22,6 +22,15 @@ class CuttingProxy:
         self._left = 0
         self.cut = 0
         self.port = 0
+
+    def instead_of(self, dsn: str) -> str:
+        """The same database over this proxy, which from now on leads to that server."""
+        parts = urlsplit(dsn)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self._host, self._port = parts.hostname, parts.port
+        netloc = parts.netloc.rpartition("@")[0] + f"@127.0.0.1:{self.port}"
+        return urlunsplit(parts._replace(netloc=netloc))
 
     def arm(self, mode: Cut, cuts: int) -> None:
         """Cut the next `cuts` connections that say the word."""
@@ -66,16 +75,19 @@ class CuttingProxy:
 
 
 @asynccontextmanager
-async def cutting_proxy(dsn: str) -> AsyncIterator[tuple[CuttingProxy, str]]:
-    """A proxy in front of the server that `dsn` names, and the same dsn through it."""
-    parts = urlsplit(dsn)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    proxy = CuttingProxy(parts.hostname, parts.port)
+async def listening_proxy() -> AsyncIterator[CuttingProxy]:
+    """A proxy on a loopback port of its own that does not know yet where it leads to."""
+    proxy = CuttingProxy()
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
-    netloc = parts.netloc.rpartition("@")[0] + f"@127.0.0.1:{proxy.port}"
     try:
-        yield proxy, urlunsplit(parts._replace(netloc=netloc))
+        yield proxy
     finally:
         server.close()
+
+
+@asynccontextmanager
+async def cutting_proxy(dsn: str) -> AsyncIterator[tuple[CuttingProxy, str]]:
+    """A proxy in front of the server that `dsn` names, and the same dsn through it."""
+    async with listening_proxy() as proxy:
+        yield proxy, proxy.instead_of(dsn)

@@ -4,15 +4,13 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from tests.support.cluster import Cluster
 from tests.support.faults import ENDED, Crowd, Watch, runs_of
 from tests.support.processes import RoleProcess
-from tests.support.proxy import CuttingProxy, cutting_proxy
+from tests.support.proxy import CuttingProxy
 from tests.support.waiting import PATIENCE
 
 
@@ -34,13 +32,16 @@ class Injector:
         await asyncio.sleep(random.random() * 0.3)
         await victim.start()
 
-    async def restart_one_by_one(self, role: str) -> None:
-        """SIGTERM, an orderly end, a start, until it serves; then the next one."""
-        for process in self.cluster.of(role):
-            assert await process.terminate() == 0, process.lately()[-3000:]
-            await process.start()
-            await self.cluster.ready([process])
-            self.done[f"restarted {role}"] += 1
+    async def restart_one_by_one(self, *roles: str) -> None:
+        """SIGTERM, an orderly end, a start, until it serves: one process of each role, then the next ones."""
+        for processes in zip(*(self.cluster.of(role) for role in roles), strict=True):
+            await asyncio.gather(*(self._restart(process) for process in processes))
+
+    async def _restart(self, process: RoleProcess) -> None:
+        assert await process.terminate() == 0, process.lately()[-3000:]
+        await process.start()
+        await self.cluster.ready([process])
+        self.done[f"restarted {process.role}"] += 1
 
     async def freeze_worker(self) -> None:
         """Longer than its lease, so that another takes over; then it wakes up."""
@@ -75,24 +76,6 @@ class Injector:
     @property
     def cuts(self) -> int:
         return sum(proxy.cut for proxy in self.proxies.values())
-
-
-async def through_proxies(cluster: Cluster, stack: AsyncExitStack) -> dict[str, CuttingProxy]:
-    """Agents and workers reach PostgreSQL over a proxy each; they start again with that address."""
-    made: dict[str, CuttingProxy] = {}
-    for role in ("agent", "worker"):
-        name = f"TURNLOG_POSTGRES_{role.upper()}"
-        processes = cluster.of(role)
-        proxy, through = await stack.enter_async_context(cutting_proxy(processes[0].env[name]))
-        made[role] = proxy
-        await asyncio.gather(*(_moved(process, name, through) for process in processes))
-    await cluster.ready()
-    return made
-
-
-async def _moved(process: RoleProcess, name: str, dsn: str) -> None:
-    assert urlsplit(dsn).port != urlsplit(process.env[name]).port
-    await process.restart(**{name: dsn})
 
 
 async def chat_through(
