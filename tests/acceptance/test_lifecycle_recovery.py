@@ -284,7 +284,6 @@ async def orphans(cluster: Cluster, count: int) -> list[str]:
     """So many sessions with a turn that was running when its worker died, as a dead worker leaves them."""
     dsn, ids = cluster.workers[0].env["TURNLOG_POSTGRES_WORKER"], SystemIds()
     async with open_pipeline(dsn) as pipeline:
-
         # As many clients as a busy installation has, not as many as there are sessions: commands wait for seconds only.
         clients = asyncio.Semaphore(100)
 
