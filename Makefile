@@ -68,8 +68,8 @@ screenshots: setup ## take the README's pictures of the page anew
 	@bash tests/system/install.sh
 	@$(BIN)/python -m tests.system.screenshots
 
-soak: setup ## the counted, long forms of the tests
-	@$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
+soak: setup ## the counted, long forms of the tests, one by one; what each has counted is printed at the end (hours)
+	@$(BIN)/pytest -m soak -v -rP --durations=0 --durations-min=1 --timeout 3600 $(ARGS)
 
 $(BENCH_STAMP): requirements/bench.lock pyproject.toml | $(STAMP)
 	@test -x $(BENCH_VENV)/bin/python || $(BIN)/python -m venv --without-pip $(BENCH_VENV)
