@@ -4,7 +4,7 @@
 3. `stream.open`;  4. replay pages until the viewer has what the feed has shown;  5. join in the same loop step.
 Everything committed before 1 was done is in the replay, everything after it comes by the subscription, and what comes
 by both is told apart by its sequence. In step 5 the viewer is shown the open items as the feed knows them, each in one
-snapshot; from there on it gets every delta. What the feed does not know yet it finds out (`feed.read_open_items`) and
+snapshot; from there on it gets every delta. What the feed does not know yet it finds out (`showing`) and
 then shows to all who lack it."""
 
 import asyncio
