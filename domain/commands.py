@@ -37,12 +37,20 @@ class CreateSession(Command, frozen=True, kw_only=True, tag="create_session"):
     component: Literal["agent", "team", "workflow"] = "agent"
 
 
-class SubmitTurn(Command, frozen=True, kw_only=True, tag="submit_turn"):
+class BeginTurn(Command, frozen=True, kw_only=True):
+    """Accepts one more turn. `owner`: whose turns it counts with, a UUID made of the user (None: nobody's, no quota);
+    `admitted`: False where the user may begin none now, so that only a known key is answered."""
+
+    turn_id: TurnId
+    owner: str | None = None
+    admitted: bool = True
+
+
+class SubmitTurn(BeginTurn, frozen=True, kw_only=True, tag="submit_turn"):
     """Accept an input as a queued turn."""
 
     SENT = ("input", "if_busy", "external_id", "metadata")
 
-    turn_id: TurnId
     input: list[Part]
     if_busy: IfBusy = "queue"
     context_version: str | None = None
@@ -94,13 +102,12 @@ class EraseSession(Command, frozen=True, kw_only=True, tag="erase_session"):
     """Remove what people and agents wrote, once nothing waits or runs; numbers, digests and chain stay."""
 
 
-class ForkTurn(Command, frozen=True, kw_only=True, tag="fork_turn"):
+class ForkTurn(BeginTurn, frozen=True, kw_only=True, tag="fork_turn"):
     """A new turn whose history ends inside another one. `place`: "end", "last_user" or a checkpoint's sequence, which
     the service has snapped to `sequence` before (None: the end, resolved at claim)."""
 
     SENT = ("source_turn_id", "place", "input")
 
-    turn_id: TurnId
     source_turn_id: TurnId
     place: str
     sequence: int | None = None
@@ -109,13 +116,12 @@ class ForkTurn(Command, frozen=True, kw_only=True, tag="fork_turn"):
     metadata: dict[str, Any] | None = None
 
 
-class RegenerateTurn(Command, frozen=True, kw_only=True, tag="regenerate_turn"):
+class RegenerateTurn(BeginTurn, frozen=True, kw_only=True, tag="regenerate_turn"):
     """Run a terminal turn's input again in its place. `sequence`: keep it up to that checkpoint, and ask the model
     again from there."""
 
     SENT = ("source_turn_id", "replace_original", "additional_instructions")
 
-    turn_id: TurnId
     source_turn_id: TurnId
     replace_original: bool = True
     additional_instructions: str | None = None

@@ -8,8 +8,8 @@
     │   │                         TurnIdTaken
     │   ├── Invalid               UnknownRequirement, UndecidedAnswer, ForkOutOfRange, BadCursor, IllegalEvents,
     │   │                         Unstorable
-    │   ├── TooLarge              InputTooLarge, PayloadTooLarge
-    │   ├── QueueFull
+    │   ├── TooLarge              InputTooLarge, PayloadTooLarge, AttachmentTooLarge
+    │   ├── QueueFull, TooManyTurns, NotAdmitted
     │   ├── StaleFence            the writer lost its claim: it must stop
     │   └── NothingToClaim
     ├── Unavailable               try again: LockTimeout, StoreUnavailable, AgentUnavailable, MinSequenceTimeout
@@ -197,6 +197,20 @@ class Unavailable(TurnlogError):
 class LockTimeout(Unavailable):
     code = "lock_timeout"
     sentence = "The session was locked for {seconds} s."
+class TooManyTurns(Rejection):
+    """The user's quota, over all of their sessions."""
+
+    code = "too_many_turns"
+    sentence = "{limit} turns of this user have not ended yet; more are accepted when some have."
+
+
+class NotAdmitted(Rejection):
+    """Nothing is known under this key, and the sender said that nothing new may begin."""
+
+    code = "not_admitted"
+    sentence = "No new turn may begin now."
+
+
 
 
 class StoreUnavailable(Unavailable):

@@ -55,13 +55,15 @@ class Claim(msgspec.Struct, kw_only=True):
 
 
 class SessionState(msgspec.Struct, kw_only=True):
-    """What a decision sees: the head, the claim, and those turns that the command may concern (see `Wanted`)."""
+    """What a decision sees: the head, the claim, and those turns that the command may concern (see `Wanted`).
+    `open_turns`: of the command's owner, in all sessions."""
 
     session_id: SessionId
     head: Head | None = None
     claim: Claim | None = None
     turns: dict[TurnId, Turn] = {}
     touched: set[TurnId] = set()
+    open_turns: int = 0
 
     def active(self) -> Turn | None:
         """The running or paused turn."""

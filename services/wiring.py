@@ -87,6 +87,7 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
         wake_pool=settings.worker.pool,
         limits=Limits(
             queue_depth=settings.limits.queue_depth,
+            active_turns=settings.limits.active_turns,
             input_bytes=int(settings.limits.input_bytes),
             poison_deaths=settings.turn.attempts,
             turn_seconds=settings.turn.timeout_seconds,

@@ -10,7 +10,7 @@ from typing import Any
 from domain import commands
 from domain.decisions import branch, claim, control, execute, hooks, queue
 from domain.decisions.decision import Decision, Draftsman, Limits
-from domain.errors import SessionNotFound
+from domain.errors import NotAdmitted, SessionNotFound, TooManyTurns
 from domain.ids import Micros
 from domain.session import SessionState, Wanted
 
@@ -56,7 +56,17 @@ def decide(state: SessionState, command: commands.Command, at: Micros, limits: L
             raise SessionNotFound(session_id=state.session_id)
         if isinstance(command, commands.CloseSession):
             return queue.already_closed(head)
+    if isinstance(command, commands.BeginTurn):
+        _admit(state, command, limits)
     return _DECIDERS[type(command)](Draftsman(state, at), command, limits)
+
+
+def _admit(state: SessionState, command: commands.BeginTurn, limits: Limits) -> None:
+    """Raises NotAdmitted, TooManyTurns."""
+    if not command.admitted:
+        raise NotAdmitted()
+    if command.owner is not None and state.open_turns >= limits.active_turns:
+        raise TooManyTurns(limit=limits.active_turns)
 
 
 def wanted(command: commands.Command) -> Wanted:

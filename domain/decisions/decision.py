@@ -13,6 +13,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds a decision enforces (settings)."""
 
     queue_depth: int = 100
+    active_turns: int = 1000
+    """Of one user, over all sessions: queued, running or paused."""
+
     input_bytes: int = 256 * 1024
     poison_deaths: int = 3
     """Deaths without a checkpoint in between after which a turn fails."""

@@ -1,15 +1,16 @@
 """An event store in memory: the second implementation that the contract suite holds the first one against."""
 
+from collections import defaultdict
 from collections.abc import Sequence as Many
 
 import msgspec
 
 from domain.errors import SessionNotFound
 from domain.events.envelope import StoredEvent
-from domain.ids import Micros, Sequence, SessionId, WorkerId
+from domain.ids import Micros, Sequence, SessionId, TurnId, WorkerId
 from domain.ports import FeedPosition, Page
 from domain.session import Claim, Head, SessionState
-from infra.pipeline.batch import KeptReply, Loaded, SessionBatch
+from infra.pipeline.batch import KeptReply, Loaded, SessionBatch, Tally
 
 
 class _Stream(msgspec.Struct, kw_only=True):
@@ -25,6 +26,7 @@ class MemoryEventStore:
     def __init__(self) -> None:
         self._streams: dict[SessionId, _Stream] = {}
         self._feed: list[StoredEvent] = []
+        self._open: dict[tuple[SessionId, TurnId], str] = {}
         self.live_workers: set[WorkerId] = set()
         """Workers whose lease runs; a claim of any other is dead."""
 
@@ -75,7 +77,10 @@ class MemoryEventStore:
             live = claim.worker_id in self.live_workers
             claim = Claim(turn_id=claim.turn_id, fence=claim.fence, worker_id=claim.worker_id, live=live)
         state = msgspec.structs.replace(stream.state, claim=claim)
-        return Loaded(state=state, replies=stream.replies, now=now, last_event_at=stream.last_event_at)
+        tallies: dict[str, Tally] = defaultdict(Tally)
+        for owner in self._open.values():
+            tallies[owner].open += 1
+        return Loaded(state=state, replies=stream.replies, now=now, last_event_at=stream.last_event_at, tallies=tallies)
 
     def commit(self, batch: SessionBatch) -> None:
         """Take over what a batch decided."""
@@ -84,6 +89,10 @@ class MemoryEventStore:
         stream = self._streams.setdefault(batch.session_id, _Stream(state=batch.state))
         stream.state = batch.state
         stream.replies.update(batch.fresh_replies)
+        for turn_id, owner in batch.begun().items():
+            self._open[batch.session_id, turn_id] = owner
+        for turn_id in batch.ended():
+            self._open.pop((batch.session_id, turn_id), None)
         if batch.events:
             stream.last_event_at = batch.at
             stream.events += batch.events

@@ -36,14 +36,22 @@ class KeptReply(msgspec.Struct, frozen=True):
     reply: bytes | None
 
 
+class Tally(msgspec.Struct):
+    """How many turns of one owner have not ended, as read under the owner's lock; those that the group begins are
+    added. All sessions of a group share it."""
+
+    open: int = 0
+
+
 class Loaded(msgspec.Struct, kw_only=True):
     """A session as read under its lock. `now`: on the store's clock, which is everybody's; `last_event_at`: 0 where
-    there is none."""
+    there is none; `tallies`: by owner, of the owners that commands of the group name."""
 
     state: SessionState
     replies: dict[str, KeptReply]
     now: Micros
     last_event_at: Micros = Micros(0)
+    tallies: dict[str, Tally] = {}
 
 
 class Birth(msgspec.Struct, frozen=True):
@@ -66,6 +74,8 @@ class SessionBatch:
         # A clock that was set back, or that of a standby that took over, must not make a session's times go back.
         self.at = max(loaded.now, loaded.last_event_at)
         self.known = loaded.replies
+        self._tallies = loaded.tallies
+        self._begun: dict[TurnId, str] = {}
         self.fresh_replies: dict[str, KeptReply] = {}
         self.events: list[StoredEvent] = []
         self.applied: list[AppliedEvent] = []
@@ -95,6 +105,14 @@ class SessionBatch:
             before={turn_id: before.get(turn_id) for turn_id in self.touched},
             after={turn_id: self.state.turns[turn_id] for turn_id in self.touched},
         )
+
+    def begun(self) -> dict[TurnId, str]:
+        """Turns that count with an owner from now on."""
+        return {turn_id: owner for turn_id, owner in self._begun.items() if not self.state.turns[turn_id].terminal}
+
+    def ended(self) -> list[TurnId]:
+        """Turns that count with nobody from now on."""
+        return [turn_id for turn_id in self.touched if self.state.turns[turn_id].terminal]
 
     def startable(self) -> bool:
         """Something may be claimed now: worth a wake hint."""
@@ -149,6 +167,9 @@ class SessionBatch:
             turns={turn_id: copy.copy(turn) for turn_id, turn in state.turns.items()},
             touched=set(),
         )
+        owner = command.owner if isinstance(command, commands.BeginTurn) else None
+        tally = Tally() if owner is None else self._tallies.setdefault(owner, Tally())
+        scratch.open_turns = tally.open
         decision = decide(scratch, command, self.at, self._limits)
         if decision.claim is not None:
             scratch.claim = decision.claim
@@ -157,6 +178,9 @@ class SessionBatch:
         self._keep(member, decision, reply)
         self.state = scratch
         self.touched |= scratch.touched
+        if owner is not None and isinstance(command, commands.BeginTurn):
+            tally.open += 1
+            self._begun[command.turn_id] = owner
         return reply
 
     def _write(self, scratch: SessionState, decision: Decision, command: Command) -> None:

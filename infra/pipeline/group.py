@@ -13,42 +13,55 @@ import msgspec
 from domain.clock import IdSource
 from domain.commands import CreateSession
 from domain.errors import TurnlogError
-from domain.ids import Generation, SessionId
+from domain.ids import Generation, SessionId, TurnId
 from domain.ports import Outcome, SessionChange, SessionProjection, Transaction
 from domain.session import Claim
 from infra.pipeline.batch import Birth, Loaded, SessionBatch
 from infra.pipeline.erase import erase, erased
 from infra.pipeline.hooks import keep_jobs
 from infra.pipeline.load import load
-from infra.pipeline.member import Member
+from infra.pipeline.member import Member, owners_of
 from infra.pipeline.settings import PipelineSettings
 from infra.pipeline.versions import Generations, Versions, read_generations, served_by
-from infra.postgres.rows import ClaimRow, ReplyRow, event_row, head_row, hexadecimal
+from infra.postgres.rows import ClaimRow, OpenTurnRow, ReplyRow, event_row, head_row, hexadecimal
 from infra.postgres.sql import statements
 
 _SQL = statements("pipeline")
 _encode = msgspec.json.Encoder().encode
 
-Locking = Callable[[Any, list[SessionId]], Awaitable[set[SessionId]]]
-"""Takes the locks of sessions as a transaction's first statement; returns those that it got."""
+Locking = Callable[[Any, list[SessionId], dict[SessionId, list[str]]], Awaitable[set[SessionId]]]
+"""Takes the locks of sessions as a transaction's first statement, and those of the owners that commands of theirs count
+with; returns the sessions of which it got everything."""
+
+NOBODY: dict[SessionId, list[str]] = {}
 
 
-def lock_key(session_id: SessionId) -> int:
-    """Advisory lock of a session: the low half of its UUIDv7, which is random. Two sessions that share one merely wait
-    for each other."""
-    return int(session_id[19:23] + session_id[24:], 16) - (1 << 63)
+def lock_key(name: str) -> int:
+    """Advisory lock of a session: the low half of its UUIDv7, which is random; of an owner likewise. Two that share one
+    merely wait for each other."""
+    return int(name[19:23] + name[24:], 16) - (1 << 63)
 
 
-async def try_locks(connection: Any, session_ids: list[SessionId]) -> set[SessionId]:
+async def try_locks(
+    connection: Any, session_ids: list[SessionId], owners: dict[SessionId, list[str]] = NOBODY
+) -> set[SessionId]:
     """Those locks that are free now: a group never waits, since a chain of waiting groups makes strangers wait."""
-    rows = await connection.fetch(_SQL["try_lock"], [lock_key(session_id) for session_id in session_ids])
-    return {session_id for session_id, row in zip(session_ids, rows, strict=True) if row["locked"]}
+    # An owner's lock makes what is counted of their turns the truth until the commit, whichever process counts.
+    names = [*session_ids, *sorted({owner for each in owners.values() for owner in each})]
+    rows = await connection.fetch(_SQL["try_lock"], [lock_key(name) for name in names])
+    got = {name for name, row in zip(names, rows, strict=True) if row["locked"]}
+    return {session_id for session_id in session_ids if got.issuperset((session_id, *owners.get(session_id, ())))}
 
 
-async def wait_for_lock(connection: Any, session_ids: list[SessionId]) -> set[SessionId]:
+async def wait_for_lock(
+    connection: Any, session_ids: list[SessionId], owners: dict[SessionId, list[str]] = NOBODY
+) -> set[SessionId]:
     """Wait for the lock of one session, up to the connection's lock_timeout (asyncpg.LockNotAvailableError)."""
     (session_id,) = session_ids
-    await connection.execute(_SQL["wait_for_lock"], lock_key(session_id))
+    # The session's first: whoever waits for that holds no owner's, and whoever has an owner's waits for nothing but
+    # the database.
+    for name in (session_id, *owners.get(session_id, ())):
+        await connection.execute(_SQL["wait_for_lock"], lock_key(name))
     return {session_id}
 
 
@@ -76,7 +89,8 @@ class GroupTransaction:
         for member in members:
             by_session.setdefault(member.command.session_id, []).append(member)
         async with connection.transaction():
-            locked = await locking(connection, list(by_session))
+            owners = {session_id: named for session_id, group in by_session.items() if (named := owners_of(group))}
+            locked = await locking(connection, list(by_session), owners)
             blocked = [member for member in members if member.command.session_id not in locked]
             # Whose caller has gone while the lock was waited for is not run any more.
             alive = {
@@ -88,7 +102,7 @@ class GroupTransaction:
             answers: list[tuple[Member, Outcome | Exception]] = []
             batches: list[SessionBatch] = []
             if mine:
-                loaded = await load(connection, mine)
+                loaded = await load(connection, mine, self._settings.limits.active_turns)
                 await self._learn_generations(connection, mine, loaded)
                 for session_id, group in mine.items():
                     answers += self._decide(loaded[session_id], group, batches)
@@ -146,6 +160,8 @@ class GroupTransaction:
             _encode([event_row(event) for event in events]),
             [event.payload for event in events],
             [event.private for event in events],
+            _encode([OpenTurnRow(b.session_id, t, owner) for b in changed for t, owner in b.begun().items()]),
+            *_columns([(batch.session_id, turn_id) for batch in changed for turn_id in batch.ended()]),
         )
         for projection, changes in self._changes(changed):
             await projection.apply(changes, cast(Transaction, connection))
@@ -195,3 +211,7 @@ def _claims(batches: list[SessionBatch]) -> tuple[list[ClaimRow], list[SessionId
         elif claim is None:
             ended.append(batch.session_id)
     return opened, ended
+
+
+def _columns(pairs: list[tuple[SessionId, TurnId]]) -> tuple[list[SessionId], list[TurnId]]:
+    return [session_id for session_id, _ in pairs], [turn_id for _, turn_id in pairs]

@@ -10,8 +10,8 @@ from domain.ids import Micros, SessionId, TurnId
 from domain.session import SessionState
 from domain.turn import Turn
 from domain.turn_row import from_row
-from infra.pipeline.batch import KeptReply, Loaded
-from infra.pipeline.member import Member, turn_key
+from infra.pipeline.batch import KeptReply, Loaded, Tally
+from infra.pipeline.member import Member, owners_of, turn_key
 from infra.postgres.rows import claim_of, head_of
 from infra.postgres.sql import statements
 
@@ -21,17 +21,30 @@ _SQL = statements("pipeline")
 _ALL = 1_000_000
 
 
-async def load(connection: Any, members: dict[SessionId, list[Member]]) -> dict[SessionId, Loaded]:
-    """The sessions of a group whose locks this transaction holds. A session that does not exist has no head."""
+async def load(connection: Any, members: dict[SessionId, list[Member]], active_turns: int) -> dict[SessionId, Loaded]:
+    """The sessions of a group whose locks this transaction holds, and what has not ended of the owners whose locks it
+    holds. A session that does not exist has no head. `active_turns`: where an owner's quota ends."""
     found: dict[SessionId, Loaded] = {}
-    for row in await connection.fetch(_SQL["load_heads"], list(members)):
+    tallies: dict[str, Tally] = {}
+    asked = [(session_id, owner) for session_id, group in members.items() for owner in owners_of(group) or (None,)]
+    for row in await connection.fetch(_SQL["load_heads"], [s for s, _ in asked], [o for _, o in asked]):
         session_id = row["session_id"]
-        loaded = Loaded(state=SessionState(session_id=session_id, turns={}), replies={}, now=Micros(row["now"]))
+        if row["owner"] is not None:
+            tallies[row["owner"]] = Tally(row["open_turns"])
+        if session_id in found:
+            continue
+        loaded = Loaded(
+            state=SessionState(session_id=session_id, turns={}), replies={}, now=Micros(row["now"]), tallies=tallies
+        )
         found[session_id] = loaded
         if row["known"]:
             loaded.state.head = head_of(row)
             loaded.state.claim = claim_of(row)
             loaded.last_event_at = Micros(row["last_event_at"])
+    full = [owner for owner, tally in tallies.items() if tally.open >= active_turns]
+    if full:
+        for row in await connection.fetch(_SQL["forget_ended"], full):
+            tallies[row["owner"]].open -= row["ended"]
     need = _Need()
     for session_id, group in members.items():
         if found[session_id].state.head is not None:

@@ -2,10 +2,11 @@
 
 import asyncio
 import hashlib
+from collections.abc import Iterable
 from functools import cache
 
 from domain import commands
-from domain.commands import Command, ExecutorCommand, fingerprint
+from domain.commands import BeginTurn, Command, ExecutorCommand, fingerprint
 from domain.ports import Outcome
 
 
@@ -38,6 +39,12 @@ class Member:
         """The session's lock was not to be had. An executor command goes on trying until its lease ends."""
         if self.lock_deadline == float("inf") and not isinstance(self.command, ExecutorCommand):
             self.lock_deadline = now + lock_timeout
+
+
+def owners_of(members: Iterable[Member]) -> list[str]:
+    """Whose quotas these commands count with, in the order in which their locks are taken."""
+    named = {member.command.owner for member in members if isinstance(member.command, BeginTurn)}
+    return sorted(owner for owner in named if owner is not None)
 
 
 def log_key(command: Command) -> str | None:

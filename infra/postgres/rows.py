@@ -144,6 +144,14 @@ class ClaimRow(msgspec.Struct):
     worker_id: str
 
 
+class OpenTurnRow(msgspec.Struct):
+    """A row of `open_turns` on its way in."""
+
+    session_id: str
+    turn_id: str
+    owner: str
+
+
 def hexadecimal(value: bytes) -> str:
     """The input form of bytea."""
     return "\\x" + value.hex()

@@ -38,6 +38,10 @@ class Limits(Group):
     event_bytes: ByteSize = Field(default=ByteSize(512 * KIB), description="public payload of one event")
     tool_result_bytes: ByteSize = Field(default=ByteSize(64 * KIB), description="what is stored of one tool result")
     queue_depth: Count = Field(default=100, description="turns that wait in one session; one more is answered with 429")
+    active_turns: Count = Field(
+        default=1000,
+        description="turns of one user that have not ended, in all sessions; one more is answered with 429",
+    )
     replay_page_bytes: ByteSize = Field(
         default=ByteSize(512 * KIB), description="one page of a replay (at least one event)"
     )

@@ -26,6 +26,8 @@ STATUS: tuple[tuple[type[errors.TurnlogError], int], ...] = (
     (errors.TooLarge, 413),
     (errors.Invalid, 422),
     (errors.QueueFull, 429),
+    (errors.TooManyTurns, 429),
+    (errors.NotAdmitted, 429),
     (errors.Unavailable, 503),
     (errors.InternalFault, 500),
 )

@@ -31,6 +31,9 @@ class GatewayDeps:
     authenticator: Authenticator
     hub: Hub
     rates: Rates
+    repeats: Rates
+    """How often a user who may begin nothing now may ask whether a key is known."""
+
     passes: StreamPasses
     revocations: Revocations
     clock: Clock

@@ -149,6 +149,7 @@ async def run(settings: Settings) -> int:
             control=notifier.control,
             hub=hub,
             rates=Rates(settings.gateway.starts_per_minute, clock),
+            repeats=Rates(settings.gateway.starts_per_minute, clock),
             clock=clock,
             ids=ids,
             metrics=metrics,

@@ -28,6 +28,8 @@ STATUS: tuple[tuple[type[errors.TurnlogError], int, str], ...] = (
     (errors.TooLarge, 413, "Content Too Large"),
     (errors.Invalid, 422, "Unprocessable Content"),
     (errors.QueueFull, 429, "Too Many Requests"),
+    (errors.TooManyTurns, 429, "Too Many Requests"),
+    (errors.NotAdmitted, 429, "Too Many Requests"),
     (RateLimited, 429, "Too Many Requests"),
     (errors.MinSequenceTimeout, 504, "Gateway Timeout"),
     (errors.Unavailable, 503, "Service Unavailable"),

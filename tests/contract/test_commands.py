@@ -11,6 +11,7 @@ from domain.commands import CancelTurn, ClaimTurn, CloseSession, ContinueTurn, I
 from domain.errors import (
     IdempotencyMismatch,
     IllegalEvents,
+    NotAdmitted,
     NothingToClaim,
     PayloadTooLarge,
     QueueFull,
@@ -18,6 +19,7 @@ from domain.errors import (
     SessionBusy,
     SessionNotFound,
     StaleFence,
+    TooManyTurns,
     TurnNotCancellable,
     UnknownRequirement,
 )
@@ -79,6 +81,36 @@ class CommandContract:
         assert len({outcome.reply for outcome in outcomes}) == 1
         assert sum(not outcome.replayed for outcome in outcomes) == 1
         assert await stand.types(session) == ["session.created", "turn.queued"]
+
+    async def test_where_nothing_may_begin_a_known_key_is_answered(self, stand: Stand) -> None:
+        session, owner = await stand.create(), stand.ids.uuid7()
+        first = await stand.pipeline.execute(stand.submission(session, "one", key=CommandKey("k"), owner=owner))
+        again = stand.submission(session, "one", key=CommandKey("k"), admitted=False)
+        assert (await stand.pipeline.execute(again)).reply == first.reply
+        with pytest.raises(NotAdmitted):
+            await stand.submit(session, "two", admitted=False)
+        with pytest.raises(SessionNotFound):
+            await stand.submit(SessionId(stand.ids.uuid7()), owner=owner)
+        assert len(await stand.events(session)) == 2
+
+    async def test_an_owners_quota_counts_all_sessions_and_what_has_not_ended(self, stand: Stand) -> None:
+        owner, sessions = stand.ids.uuid7(), [await stand.create() for _ in range(11)]
+        # A thousand at once and a few more: none too many is accepted, whatever is committed beside it.
+        sent = [stand.submission(session, "x", owner=owner) for session in sessions[:10] for _ in range(98)]
+        sent += [stand.submission(sessions[10], "x", owner=owner) for _ in range(30)]
+        answers = await asyncio.gather(*map(stand.pipeline.execute, sent), return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, TooManyTurns)]
+        assert len(answers) - len(refused) == 1000
+        assert refused[0].fields == {"limit": 1000}
+        assert not [answer for answer in answers if isinstance(answer, Exception) and answer not in refused]
+        await stand.submit(sessions[10], "y", owner=stand.ids.uuid7())
+        claim = await stand.claim(sessions[0], await stand.worker())
+        with pytest.raises(TooManyTurns):
+            await stand.submit(sessions[0], "y", owner=owner)
+        await stand.finish(claim)
+        await stand.submit(sessions[0], "y", owner=owner)
+        with pytest.raises(TooManyTurns):
+            await stand.submit(sessions[0], "z", owner=owner)
 
     async def test_a_refusal_is_not_remembered(self, stand: Stand) -> None:
         session, worker = await stand.create(), await stand.worker()

@@ -235,6 +235,7 @@ async def gateway_deps(settings: Settings, agent_urls: list[str]) -> AsyncIterat
             clock=clock,
             ids=SystemIds(),
             metrics=metrics,
+            repeats=Rates(settings.gateway.starts_per_minute, clock),
             ready={"registrations": registrations.ping, "agent": agent.ready},
         )
         revoking.cancel()

@@ -5,11 +5,12 @@ from litestar import Response, get, post
 from domain.commands import ForkTurn, RegenerateTurn
 from domain.ids import CommandKey, TurnId
 from services.gateway import bodies, shapes
+from services.gateway.beginning import begin
 from services.gateway.deps import Deps
 from services.gateway.names import idempotency_key
 from services.gateway.openapi import described
 from services.gateway.routes.sessions import SessionRef
-from services.gateway.routes.turns import HttpRequest, IdempotencyKey, TurnRef, accepted, count, trace_of, turn_id_of
+from services.gateway.routes.turns import HttpRequest, IdempotencyKey, TurnRef, accepted, trace_of, turn_id_of
 
 
 @get(
@@ -42,8 +43,9 @@ async def fork_turn(
     command_key = deps.ids.uuid7() if key is None else idempotency_key(key)
     body = await bodies.read(request, bodies.ForkTurn)
     source = await turn_id_of(deps, registration.session_id, turn_ref)
-    count(deps, registration)
-    answer = await deps.agent.execute(
+    answer = await begin(
+        deps,
+        registration.owner,
         ForkTurn(
             session_id=registration.session_id,
             key=CommandKey(command_key),
@@ -54,7 +56,8 @@ async def fork_turn(
             place=str(body.place),
             input=body.parts(),
             context_version=registration.context_version,
-        )
+        ),
+        keyed=key is not None,
     )
     return accepted(answer)
 
@@ -74,8 +77,9 @@ async def regenerate_turn(
     command_key = deps.ids.uuid7() if key is None else idempotency_key(key)
     body = await bodies.read_wishes(request, bodies.RegenerateTurn)
     source = await turn_id_of(deps, registration.session_id, turn_ref)
-    count(deps, registration)
-    answer = await deps.agent.execute(
+    answer = await begin(
+        deps,
+        registration.owner,
         RegenerateTurn(
             session_id=registration.session_id,
             key=CommandKey(command_key),
@@ -86,6 +90,7 @@ async def regenerate_turn(
             replace_original=body.replace_original,
             additional_instructions=body.additional_instructions,
             context_version=registration.context_version,
-        )
+        ),
+        keyed=key is not None,
     )
     return accepted(answer)

@@ -12,9 +12,9 @@ from litestar.params import FromQuery, HeaderParameter, PathParameter, QueryPara
 from domain.commands import CancelTurn, InterruptTurn, SubmitTurn
 from domain.errors import TurnNotFound
 from domain.ids import CommandKey, SessionId, TurnId
-from infra.postgres.registrations import Registration
 from services.gateway import bodies, shapes
 from services.gateway.agent_client import CommandAnswer
+from services.gateway.beginning import begin
 from services.gateway.deps import Deps, GatewayDeps
 from services.gateway.names import external_id_fault, idempotency_key
 from services.gateway.openapi import described
@@ -57,13 +57,6 @@ async def turn_id_of(deps: GatewayDeps, session_id: SessionId, turn_ref: str) ->
     return TurnId(msgspec.json.decode(await turn_json(deps, session_id, turn_ref), type=_Named).turn_id)
 
 
-def count(deps: GatewayDeps, registration: Registration) -> None:
-    """One more start of that owner. Raises RateLimited."""
-    # One person on loopback is their own limit.
-    if not deps.authenticator.off:
-        deps.rates.take(registration.owner)
-
-
 def accepted(answer: CommandAnswer) -> Response[bytes]:
     """The 202 of a command that may be repeated with its key."""
     headers = {"Idempotency-Replayed": "true"} if answer.replayed else {}
@@ -85,8 +78,9 @@ async def submit_turn(
     registration = await deps.authenticator.session(request, session_ref)
     command_key = deps.ids.uuid7() if key is None else idempotency_key(key)
     body = await bodies.read(request, bodies.SubmitTurn)
-    count(deps, registration)
-    answer = await deps.agent.execute(
+    answer = await begin(
+        deps,
+        registration.owner,
         SubmitTurn(
             session_id=registration.session_id,
             key=CommandKey(command_key),
@@ -96,7 +90,8 @@ async def submit_turn(
             input=body.parts(),
             if_busy=body.if_busy,
             context_version=registration.context_version,
-        )
+        ),
+        keyed=key is not None,
     )
     return accepted(answer)
 

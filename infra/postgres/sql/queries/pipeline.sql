@@ -10,8 +10,8 @@ ORDER BY place;
 SELECT pg_advisory_xact_lock($1::bigint);
 
 -- name: load_heads
--- A statement after the lock's: a statement's snapshot is older than its wait for a lock. One row a session, also where
--- there is none yet, since it tells the time: decisions go by this clock alone, as leases do, whatever the hosts' clocks say.
+-- A statement after the lock's: a statement's snapshot is older than its wait for a lock. One row a session and owner
+-- ($2, null where the group's commands name none), also where there is no session yet, since it tells the time: decisions go by this clock alone, as leases do, whatever the hosts' clocks say.
 SELECT
     wanted.session_id, clock_timestamp() AS now, s.session_id IS NOT NULL AS known, s.agent_id, s.component, s.last_sequence, s.head_hash,
     s.active_turn_id::text AS active_turn_id, s.tip_turn_id::text AS tip_turn_id, s.fence, s.queue_state,
@@ -21,11 +21,28 @@ SELECT
     coalesce(
         least(w.expires_at, c.seen_at + make_interval(secs => w.lease_seconds)) > clock_timestamp(), false
     ) AS claim_live,
-    extract(EPOCH FROM clock_timestamp() - c.last_frame_at)::float8 AS claim_silent_seconds
-FROM unnest($1::text[]) AS wanted (session_id)
+    extract(EPOCH FROM clock_timestamp() - c.last_frame_at)::float8 AS claim_silent_seconds,
+    wanted.owner,
+    CASE
+        WHEN wanted.owner IS NOT NULL
+            THEN (SELECT count(*) FROM open_turns AS o WHERE o.owner = wanted.owner::uuid)
+    END AS open_turns
+FROM unnest($1::text[], $2::text[]) AS wanted (session_id, owner)
 LEFT JOIN sessions AS s ON s.session_id = wanted.session_id::uuid
 LEFT JOIN claims AS c ON c.session_id = s.session_id
 LEFT JOIN workers AS w ON w.worker_id = c.worker_id;
+
+-- name: forget_ended
+-- Of owners at their quota: what has ended and still counts, as a process of an older release leaves it.
+WITH gone AS (
+    DELETE FROM open_turns AS o USING sessions AS s, turns AS t
+    WHERE
+        o.owner = ANY($1::text[]::uuid[]) AND s.session_id = o.session_id AND t.session_id = o.session_id
+        AND t.generation = s.turns_generation AND t.turn_id = o.turn_id
+        AND t.status NOT IN ('queued', 'running', 'paused')
+    RETURNING o.owner
+)
+SELECT owner::text AS owner, count(*) AS ended FROM gone GROUP BY gone.owner;
 
 -- name: load_turns
 -- $1 sessions with $2 how many of their lowest queued turns; of each also the active turn and the one that this
@@ -150,6 +167,15 @@ opened AS (
 ),
 ended AS (
     DELETE FROM claims USING unnest($5::text[]) AS gone (session_id) WHERE claims.session_id = gone.session_id::uuid
+),
+counted AS (
+    INSERT INTO open_turns (session_id, turn_id, owner)
+    SELECT o.session_id, o.turn_id, o.owner
+    FROM json_to_recordset($9::json) AS o (session_id uuid, turn_id uuid, owner uuid)
+),
+over AS (
+    DELETE FROM open_turns AS o USING unnest($10::text[], $11::text[]) AS gone (session_id, turn_id)
+    WHERE o.session_id = gone.session_id::uuid AND o.turn_id = gone.turn_id::uuid
 )
 INSERT INTO events (
     session_id, sequence, event_id, type, schema_version, turn_id, salt, payload_digest, private_digest, metadata,

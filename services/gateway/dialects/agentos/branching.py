@@ -7,6 +7,7 @@ import msgspec
 from domain.commands import ForkTurn, RegenerateTurn
 from domain.ids import CommandKey, TurnId
 from domain.parts import Part, TextPart
+from services.gateway.beginning import begin
 from services.gateway.dialects.agentos.answers import Refused
 from services.gateway.dialects.agentos.finding import Finder, Found, TurnFacts
 from services.gateway.dialects.agentos.forms import Form, HttpRequest
@@ -14,7 +15,7 @@ from services.gateway.dialects.agentos.messages import messages_of
 from services.gateway.dialects.agentos.reader import RunReader
 from services.gateway.dialects.agentos.run import Run
 from services.gateway.dialects.agentos.starting import open_queue
-from services.gateway.routes.turns import count, trace_of
+from services.gateway.routes.turns import trace_of
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -68,7 +69,6 @@ async def branched(
 ) -> tuple[RunReader, list[dict[str, Any]]]:
     """A new run that goes on from this one, and its events so far; this one stays as it is."""
     registration = found.registration
-    count(finder.deps, registration)
     common: dict[str, Any] = {
         "session_id": registration.session_id,
         "key": CommandKey(key),
@@ -79,7 +79,9 @@ async def branched(
         "context_version": registration.context_version,
     }
     command = _regenerate(run, branch, common) if branch.regenerate else _fork(run, branch, common)
-    reply = msgspec.json.decode((await finder.deps.agent.execute(command)).reply, type=_Queued)
+    keyed = "idempotency-key" in request.headers
+    begun = await begin(finder.deps, registration.owner, command, keyed=keyed)
+    reply = msgspec.json.decode(begun.reply, type=_Queued)
     await finder.names.take(registration.owner, reply.turn_id, registration.session_id)
     await open_queue(finder, registration.session_id, registration.user_id, reply.queue_state)
     turn = TurnFacts(

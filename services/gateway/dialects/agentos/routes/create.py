@@ -7,25 +7,29 @@ from litestar import Response, post
 from litestar.params import FromPath
 
 from domain.commands import SubmitTurn
-from domain.errors import IdempotencyMismatch, TurnIdTaken
+from domain.errors import AttachmentMissing, IdempotencyMismatch, TurnIdTaken
 from domain.ids import CommandKey, TurnId
-from domain.parts import Part, TextPart
+from domain.parts import TextPart
 from infra.postgres.registrations import Registration
+from services.gateway.agent_client import CommandAnswer
 from services.gateway.auth import Access
+from services.gateway.beginning import begin
 from services.gateway.dialects.agentos.answers import Refused
 from services.gateway.dialects.agentos.finding import Finder, TurnFacts, session_metadata
-from services.gateway.dialects.agentos.forms import Form, HttpRequest, read_form
+from services.gateway.dialects.agentos.forms import MEDIA, Form, HttpRequest
 from services.gateway.dialects.agentos.opening import name_for_key, open_session
+from services.gateway.dialects.agentos.posted import Posted, UploadLimits
 from services.gateway.dialects.agentos.routes.common import Find, IdempotencyKey, paths
 from services.gateway.dialects.agentos.starting import Wishes, answer, open_queue
-from services.gateway.dialects.agentos.uploads import kept
+from services.gateway.dialects.agentos.uploads import kept, metadata_of, take_media
 from services.gateway.names import external_id_fault, idempotency_key
-from services.gateway.routes.turns import count, trace_of
+from services.gateway.routes.turns import trace_of
 
 _DECLARED = frozenset(
     (
         *("message", "stream", "background", "session_id", "user_id", "run_id", "files", "files_metadata", "version"),
         *("factory_input", "monitor", "stream_events"),
+        *MEDIA,
     )
 )
 
@@ -43,37 +47,33 @@ async def create_run(
     request: HttpRequest, finder: Find, component_id: FromPath[str], key: IdempotencyKey = None
 ) -> Response[Any]:
     """Accept a message as a run. It is committed before this answers, and goes on whatever becomes of the caller."""
-    form = await read_form(request)
-    message = form.needed("message")
-    wishes = Wishes.of(form)
-    extra = form.rest(_DECLARED)
-    component = await finder.component(request, component_id)
-    command_key = finder.deps.ids.uuid7() if key is None else idempotency_key(key)
-    name = form.text("session_id") or _session_for(finder, request, key)
-    registration = await open_session(finder, request, component, name, form.text("user_id"))
-    access = await finder.session(request, name)
-    await _begun_with(finder, registration, extra)
-    count(finder.deps, registration)
-    run_id = await _run_id(finder, access, form)
-    files = await kept(finder.deps, form.files)
-    parts: list[Part] = [TextPart(text=message), *files]
-    command = SubmitTurn(
-        session_id=registration.session_id,
-        key=CommandKey(command_key),
-        by=registration.user_id,
-        trace=trace_of(request),
-        turn_id=TurnId(finder.deps.ids.uuid7()),
-        input=parts,
-        context_version=registration.context_version,
-        external_id=run_id,
-        metadata={"agentos": extra} if extra else None,
-    )
-    try:
-        reply = msgspec.json.decode((await finder.deps.agent.execute(command)).reply, type=_Queued)
-    except TurnIdTaken as error:
-        raise Refused(409, f"Run {run_id} already exists") from error
-    except IdempotencyMismatch as error:
-        raise Refused(409, "Idempotency-Key was already used by a different request") from error
+    async with Posted(UploadLimits.of(finder.deps.settings.limits)) as posted:
+        await posted.read(request)
+        form = posted.form
+        message = form.needed("message")
+        wishes = Wishes.of(form)
+        extra = form.rest(_DECLARED) | take_media(posted, form)
+        component = await finder.component(request, component_id)
+        command_key = finder.deps.ids.uuid7() if key is None else idempotency_key(key)
+        name = form.text("session_id") or _session_for(finder, request, key)
+        registration = await open_session(finder, request, component, name, form.text("user_id"))
+        access = await finder.session(request, name)
+        await _begun_with(finder, registration, extra)
+        run_id = await _run_id(finder, access, form)
+        about = metadata_of(form)
+        command = SubmitTurn(
+            session_id=registration.session_id,
+            key=CommandKey(command_key),
+            by=registration.user_id,
+            trace=trace_of(request),
+            turn_id=TurnId(finder.deps.ids.uuid7()),
+            input=[TextPart(text=message), *await kept(finder.deps, posted)],
+            context_version=registration.context_version,
+            external_id=run_id,
+            metadata=_metadata(extra | ({"files_metadata": about} if about and posted.files else {})),
+        )
+        begun = await _begin(finder, registration, command, posted, keyed=key is not None)
+    reply = msgspec.json.decode(begun.reply, type=_Queued)
     turn = TurnFacts(
         turn_id=reply.turn_id,
         status="queued",
@@ -86,6 +86,26 @@ async def create_run(
     reader = finder.reader(component, registration, turn)
     loaded = await reader.load()
     return await answer(finder, access, reader, loaded, wishes, bare_end=True)
+
+
+def _metadata(extra: dict[str, Any]) -> dict[str, Any] | None:
+    return {"agentos": extra} if extra else None
+
+
+async def _begin(
+    finder: Finder, registration: Registration, command: SubmitTurn, posted: Posted, *, keyed: bool
+) -> CommandAnswer:
+    try:
+        try:
+            return await begin(finder.deps, registration.owner, command, keyed=keyed)
+        except AttachmentMissing:
+            # Another session that had the same file was erased in this moment.
+            await kept(finder.deps, posted)
+            return await begin(finder.deps, registration.owner, command, keyed=keyed)
+    except TurnIdTaken as error:
+        raise Refused(409, f"Run {command.external_id} already exists") from error
+    except IdempotencyMismatch as error:
+        raise Refused(409, "Idempotency-Key was already used by a different request") from error
 
 
 def _session_for(finder: Finder, request: HttpRequest, key: str | None) -> str:
