@@ -16,6 +16,7 @@ from domain.decisions.decision import Decision
 from domain.errors import IdempotencyMismatch, IllegalEvents, PayloadTooLarge, Rejection, StaleFence
 from domain.events import registry
 from domain.events.envelope import Draft, StoredEvent
+from domain.events.naming import is_type
 from domain.hashing import chain, digest
 from domain.ids import EventId, Fence, Generation, Micros, Ordinal, Sequence, SessionId, TurnId
 from domain.ports import AppliedEvent, Outcome, SessionChange
@@ -212,6 +213,9 @@ class SessionBatch:
         payload = registry.encode(data)
         if len(payload) > self._payload_bytes:
             raise PayloadTooLarge(type=data.type, size=len(payload), limit=self._payload_bytes)
+        # Both stand in lines of streams. JSON of ours has no raw line break, unless it was put in ready made.
+        if not is_type(data.type) or b"\n" in payload or b"\r" in payload:
+            raise IllegalEvents(reason="a type or a payload would break the line that it stands in")
         salt = self._ids.salt()
         event_id = EventId(self._ids.uuid7())
         payload_digest = digest(salt, payload)

@@ -27,6 +27,9 @@ def block(session_id: str, row: Any, form: WireForm) -> bytes:
     payload: bytes
     sequence, event_id, type_, schema_version, turn_id, created_at, payload, *_ = row
     head = envelope_head(session_id, sequence, event_id, type_, schema_version, turn_id, created_at)
+    if b"\n" in payload or b"\r" in payload:
+        # Written past the pipeline, which refuses it. Between tokens of JSON it means nothing, in a stream it would.
+        payload = payload.replace(b"\n", b" ").replace(b"\r", b" ")
     if form == "json":
         return head.encode() + payload + b"}"
     return f"id: {sequence}\nevent: {type_}\ndata: {head}".encode() + payload + b"}\n\n"

@@ -11,6 +11,7 @@ from tests.support.sse import assert_gapless
 from tests.support.streaming import FakeBroker, Hook, Log, nothing, stream_gateway, watching
 
 S = "session"
+T = "turn"
 
 
 def commit(log: Log, broker: FakeBroker, count: int) -> None:
@@ -258,6 +259,24 @@ async def test_what_was_never_committed_is_not_shown_and_stops_nobody() -> None:
         commit(log, broker, 3)
         await stream.sequence(4)
         assert_gapless(stream.ids, first=2)
+
+
+async def test_a_type_with_a_line_break_never_reaches_the_wire() -> None:
+    """Somebody publishes an event whose type would end its frame; what is stored under that sequence is shown."""
+    log, broker = Log(), FakeBroker()
+    log.append(S)
+    async with stream_gateway(log, broker, Limits(heads_seconds=60)) as gateway, watching(gateway.url) as (client,):
+        stream = await client.stream(S, 1).opened()
+        for type_ in ("a\\nid: 99", "a\\r\\ndata: x", "a\\n\\nevent: b", "", "a b"):
+            honest = log.append(S, "runtime.event")
+            broker.event(S, honest.replace(b"runtime.event", type_.encode()))
+            await stream.sequence(log.last(S))
+        broker.live(S, "item.delta\nid: 99", T, item_id="i", index=0, attempt=1, text="x")
+        broker.event(S, log.append(S))
+        await stream.sequence(log.last(S))
+        assert_gapless(stream.ids, first=2)
+        assert {frame.event for frame in stream.committed} == {"runtime.event"}
+        assert [frame.event for frame in stream.frames if not frame.committed] == ["stream.open"]
 
 
 async def test_a_restored_store_sends_its_viewers_away() -> None:

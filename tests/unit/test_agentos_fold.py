@@ -20,9 +20,11 @@ from services.gateway.dialects.agentos.component import Component
 from services.gateway.dialects.agentos.fold import ATTEMPT_BASE, Fold
 from services.gateway.dialects.agentos.order import InOrder, envelope_of
 from services.gateway.dialects.agentos.run import Run, Text
+from services.gateway.dialects.agentos.streams import block
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.recorder import Recorder
 from tests.property.test_expand import Story
+from tests.support.sse import SseParser
 
 AGENT = Component(agent_id="echo", name="Echo")
 
@@ -293,3 +295,10 @@ def test_what_the_runtime_reports_is_shown_but_for_what_the_fold_makes_itself() 
     assert fold.run.session_state == {"n": 1}
     assert events[-1]["content"] == "whole"
     assert TurnId("t") == fold.run.turn_id
+
+
+def test_a_name_with_a_line_break_stays_in_its_line() -> None:
+    """Runtimes name what they report; in the log there may be names of a release that let them break lines."""
+    wire = block({"event": "a\r\nid: 99\n\nevent: b", "event_index": 7})
+    (frame,) = SseParser().feed(wire)
+    assert (frame.id, frame.event) == ("7", "a\\r\\nid: 99\\n\\nevent: b")

@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from domain.events.envelope import peek
+from domain.events.naming import is_type
 from domain.events.turn import TERMINAL_TYPES
 from services.gateway.sse import frames
 from services.gateway.sse.fanout import FanOut
@@ -83,7 +84,7 @@ class SessionFeed:
         except msgspec.MsgspecError:
             _log.warning("published event is not an envelope", session_id=self.session_id, size=len(envelope))
             return
-        if not frames.one_line(envelope):
+        if not (frames.one_line(envelope) and is_type(event.type)):
             # Nothing of ours looks like that. The store has the event, if there is one.
             self._check(self.session_id, 0.0)
         elif self.edge is None or event.sequence > self.edge + 1:

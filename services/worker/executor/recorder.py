@@ -11,6 +11,7 @@ from domain import frames
 from domain.events import item
 from domain.events.base import ExecutorEvent
 from domain.events.envelope import Draft
+from domain.events.naming import is_step
 from domain.events.turn import InputRewritten
 from domain.ids import TurnId
 from domain.parts import Part, Scope
@@ -270,12 +271,15 @@ class Recorder:
         size = encoded_size(payload)
         if size > self._bounds.step_bytes:
             payload = {"omitted": "too_large", "original_bytes": size}
+        name = plain(frame.name, "the name of a step")[:200]
+        if not is_step(name):
+            raise RuntimeFailed("agent_error", "The name of a step must be printable and stand in one line.")
         self._write(
             item.RuntimeEvent(
                 attempt=self._attempt,
                 frame=self.next_frame(),
                 scope=frame.scope,
-                name=plain(frame.name, "the name of a step")[:200],
+                name=name,
                 payload=payload,
             )
         )

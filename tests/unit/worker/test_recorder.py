@@ -172,6 +172,16 @@ def test_private_parts_go_with_checkpoints_and_final_results_only() -> None:
     assert desk.private.count(None) == 3
 
 
+@pytest.mark.parametrize("name", ["a\nid: 9", "a\r", "\u2028", "a\x85"])
+def test_the_name_of_a_step_stands_in_one_line(name: str) -> None:
+    desk = Desk()
+    with pytest.raises(RuntimeFailed) as refused:
+        desk.take(frames.StepReported(name=name, payload={}))
+    assert refused.value.code == "agent_error"
+    desk.take(frames.StepReported(name="Schritt 1: 漢字", payload={}))
+    assert desk.types() == ["runtime.event"]
+
+
 def test_a_step_that_is_too_large_says_so_instead() -> None:
     desk = Desk()
     desk.take(frames.StepReported(name="s", payload={"x": "y" * 20_000}))

@@ -13,6 +13,7 @@ from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from domain.errors import SessionNotFound, Unavailable
+from domain.events.naming import is_step
 from services.gateway.deps import GatewayDeps
 from services.gateway.dialects.agentos.reader import Event, RunReader
 from services.gateway.dialects.agentos.watch import Watch, watching
@@ -27,7 +28,11 @@ Guard = Callable[[Watch], AbstractContextManager[None]]
 
 def block(event: Event) -> bytes:
     """One event. The `id:` line is what a browser's EventSource sends back when it reconnects."""
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event["event_index"], event["event"].encode(), _encode(event))
+    name = event["event"]
+    if not is_step(name):
+        # A runtime's word, of a release that did not refuse it.
+        name = name.encode("unicode_escape").decode()
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event["event_index"], name.encode(), _encode(event))
 
 
 def meta(name: str, data: dict[str, Any]) -> bytes:
