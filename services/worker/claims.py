@@ -18,6 +18,7 @@ log = structlog.get_logger("turnlog.worker")
 
 _CANDIDATES_A_SLOT = 4
 _CUT_SECONDS = 2.0
+_CONTENDED_SECONDS = 2.0
 _FIRST_PAUSE = 0.02
 _MOST_DOUBLINGS = 10
 
@@ -38,7 +39,7 @@ class Queue(Protocol):
 
 
 class Claims:
-    """Keeps up to `slots` sessions busy until told to stop; a hint is worth a look, its loss costs a poll."""
+    """Keeps all slots busy until told to stop; a hint is worth a look, its loss costs a poll."""
 
     def __init__(
         self,
@@ -47,18 +48,17 @@ class Claims:
         leases: Leases,
         agent_ids: Many[str],
         *,
-        count: int,
         poll_seconds: float,
     ) -> None:
         self._queue = queue
         self._slots = slots
         self._leases = leases
         self._agent_ids = agent_ids
-        self._count = count
         self._poll = poll_seconds
         self._hint = asyncio.Event()
         self._busy: dict[SessionId, asyncio.Task[bool]] = {}
         self._refused: dict[SessionId, Refused] = {}
+        self._contended_until = 0.0
 
     def wake(self) -> None:
         """There may be work."""
@@ -86,7 +86,7 @@ class Claims:
         log.info("worker.drains", turns=len(self._busy))
 
     async def _fill(self, tasks: asyncio.TaskGroup) -> None:
-        free = self._count - len(self._busy)
+        free = self._slots.count - len(self._busy)
         if free <= 0:
             return
         try:
@@ -101,8 +101,9 @@ class Claims:
         self._refused = {session: refused for session, refused in self._refused.items() if session in listed}
         now = asyncio.get_running_loop().time()
         ready = [one for one in found if one.session_id not in self._busy and not self._waits(one.session_id, now)]
-        # Workers read the same list: each takes its own part of it first.
-        random.shuffle(ready)
+        if now < self._contended_until:
+            # Others read the same list: each takes its own part of it. Who is alone serves the one that waits longest.
+            random.shuffle(ready)
         for one in ready[:free]:
             task = tasks.create_task(self._slots.work(one), name=f"session {one.session_id}")
             self._busy[one.session_id] = task
@@ -124,6 +125,7 @@ class Claims:
         pause = min(self._poll, _FIRST_PAUSE * 2**times)
         loop = asyncio.get_running_loop()
         self._refused[session_id] = Refused(until=loop.time() + pause, times=times)
+        self._contended_until = loop.time() + _CONTENDED_SECONDS
         loop.call_later(pause, self._hint.set)
 
     async def _rest(self) -> None:

@@ -103,7 +103,7 @@ async def run(settings: Settings) -> int:
             queue = HookQueue(broker, notifier.outbox, settings.turn.lease_seconds)
             jobs = Jobs(hooks, PostgresHookJobs(pool), queue, pipeline, tools.turn_log, job_bounds(settings))
             runtimes = {agent.agent_id: agent.runtime for agent in agents}
-            slots = Slots(worker_id, runtimes, tools, leases, subscriber, hooks)
+            slots = Slots(worker_id, runtimes, tools, leases, subscriber, hooks, count=settings.worker.slots)
             claims = Claims(
                 PostgresWorkers(
                     pool,
@@ -114,7 +114,6 @@ async def run(settings: Settings) -> int:
                 slots,
                 leases,
                 [agent.agent_id for agent in agents],
-                count=settings.worker.slots,
                 poll_seconds=settings.worker.poll_seconds,
             )
             streams.listen(slots.roll_up_again)
@@ -122,7 +121,7 @@ async def run(settings: Settings) -> int:
             measure_broker(broker, metrics.registry)
             measure_outbox(notifier.outbox, metrics.registry)
             measure_pool(pool, metrics.registry)
-            measure_turns(slots, settings.worker.slots, metrics.registry)
+            measure_turns(slots, metrics.registry)
             measure_hooks(jobs, metrics.registry)
             leases.start()
             return_code = 0

@@ -26,12 +26,12 @@ class _Counted(Collector):
         yield ended
 
 
-def measure_turns(slots: Slots, count: int, registry: CollectorRegistry) -> None:
+def measure_turns(slots: Slots, registry: CollectorRegistry) -> None:
     """Once a registry; read when they are asked for."""
     active = Gauge("turnlog_active_turns", "Turns that this worker executes", registry=registry)
     active.set_function(lambda: len(slots.running))
     most = Gauge("turnlog_worker_slots", "Turns that this worker would execute at the same time", registry=registry)
-    most.set(count)
+    most.set(slots.count)
     registry.register(_Counted(slots))
 
 

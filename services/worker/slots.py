@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from typing import Protocol, cast
 
 import msgspec
@@ -23,6 +24,8 @@ log = structlog.get_logger("turnlog.worker")
 
 _RETRY_SECONDS = 0.2
 _ASK_SECONDS = 5.0
+_SHARE_SECONDS = 1.0
+"""While all slots are taken a session goes from turn to turn in its own for so long; then others have theirs."""
 
 _claim_reply = msgspec.json.Decoder(replies.ClaimReply)
 _signal = msgspec.json.Decoder(dict[str, str])
@@ -47,8 +50,11 @@ class Slots:
         leases: Leases,
         signals: Signals,
         hooks: Mapping[str, Hooks] | None = None,
+        *,
+        count: int,
     ) -> None:
-        """`runtimes` and `hooks`: by agent id."""
+        """`runtimes` and `hooks`: by agent id; `count`: how many turns may be executed at a time."""
+        self.count = count
         self.running: dict[str, Executor] = {}
         self.draining = False
         self.recoveries = 0
@@ -73,8 +79,9 @@ class Slots:
         claim = await self._claim(found.session_id, answered)
         if claim is None:
             return False
+        since = self._tools.clock.monotonic()
         while claim is not None:
-            claim = await self._execute(claim)
+            claim = await self._execute(claim, since)
         return True
 
     def interrupt(self, turn_id: str) -> None:
@@ -140,10 +147,10 @@ class Slots:
             else:
                 return _claim_reply.decode(outcome.reply).claim
 
-    async def _execute(self, claim: replies.ClaimedTurn) -> replies.ClaimedTurn | None:
+    async def _execute(self, claim: replies.ClaimedTurn, since: float) -> replies.ClaimedTurn | None:
         runtime = self._runtimes.get(claim.agent_id) or MissingRuntime(claim.agent_id)
         hooks = self._hooks.get(claim.agent_id, NO_HOOKS)
-        executor = Executor(claim, runtime, self._tools, self._next_for, hooks)
+        executor = Executor(claim, runtime, self._tools, partial(self._next_for, since), hooks)
         self._leases.hold(claim)
         self.running[claim.turn_id] = executor
         self.recoveries += claim.reason == "worker_lost"
@@ -178,8 +185,12 @@ class Slots:
         finally:
             subscription.close()
 
-    def _next_for(self) -> WorkerId | None:
-        return None if self.draining else self._worker_id
+    def _next_for(self, since: float) -> WorkerId | None:
+        """Who goes on with the session's next turn: nobody while others wait for the slot that it has had `since`."""
+        if self.draining:
+            return None
+        taken = len(self.running) >= self.count
+        return None if taken and self._tools.clock.monotonic() - since > _SHARE_SECONDS else self._worker_id
 
 
 class MissingRuntime:

@@ -17,6 +17,7 @@ LEASE = 2.0
 SERVED = [
     "echo=tests.support.agents:echo",
     "hold=tests.support.agents:hold",
+    "slow=tests.support.agents:slow",
     "block=tests.support.execution_agents:block",
     "count=tests.support.execution_agents:count",
 ]
@@ -133,6 +134,27 @@ async def test_k05_a_frozen_worker_that_thaws_writes_nothing(cluster: Cluster, t
     go.touch()
     assert (await finished(client, session, turn))["status"] == "completed"
     assert await cluster.check(all_terminal=False) == []
+
+
+async def test_a_long_queue_in_one_session_does_not_starve_another(cluster: Cluster) -> None:
+    """One slot, and more turns waiting than end while the others are served: they are served all the same."""
+    only, other = cluster.workers
+    await asyncio.gather(other.kill(), only.restart(TURNLOG_WORKER_SLOTS="1"))
+    try:
+        client = cluster.client()
+        busy, *quiet = [await client.create("slow") for _ in range(3)]
+        for _ in range(60):
+            await client.submit(busy, "6 0.05")
+        turns = [(session, (await client.submit(session, "2 0.05"))["turn_id"]) for session in quiet]
+        for session, turn in turns:
+            assert (await finished(client, session, turn))["status"] == "completed"
+        left = await client.json("GET", f"/v1/sessions/{busy}/status")
+        assert left["queued"] > 10, "the long queue has not ended before"
+        assert left["queue_state"] == "open"
+    finally:
+        only.env.pop("TURNLOG_WORKER_SLOTS")
+        await client.json("DELETE", f"/v1/sessions/{busy}", status=204)
+        await only.kill()
 
 
 async def test_an_interrupt_makes_way_for_the_next_turn(cluster: Cluster, tmp_path: Path) -> None:

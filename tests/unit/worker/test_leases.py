@@ -176,8 +176,8 @@ async def test_a_thread_that_dies_ends_its_owner(stand: Stand) -> None:
 
 async def test_a_worker_whose_database_never_came_can_be_told_to_end(stand: Stand) -> None:
     stand.registry.down = True
-    slots = Slots(WorkerId("w"), {}, None, stand.leases, None)  # type: ignore[arg-type]  # nothing is ever executed
-    claims = Claims(NoWork(), slots, stand.leases, ["a"], count=1, poll_seconds=0.05)
+    slots = Slots(WorkerId("w"), {}, None, stand.leases, None, count=1)  # type: ignore[arg-type]  # nothing is ever executed
+    claims = Claims(NoWork(), slots, stand.leases, ["a"], poll_seconds=0.05)
     stopping = asyncio.Event()
     running = asyncio.create_task(claims.run(stopping, 0.0))
     await asyncio.sleep(0)

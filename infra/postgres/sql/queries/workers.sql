@@ -46,14 +46,18 @@ WHERE
     AND NOT EXISTS (SELECT FROM claims AS c WHERE c.worker_id = w.worker_id);
 
 -- name: claimable
--- A plain read: row locks before the advisory lock would let the feed reorder. Oldest work first.
+-- A plain read: row locks before the advisory lock would let the feed reorder. First comes what has waited longest
+-- since its session was last served, so that a long queue in one session is not in the way of others.
 -- $2: only sessions of these agents (null: of any); $3: whether dead claims count; $4, $5: seconds after which a leg,
 -- or a silence outside a tool, is too long.
 -- `orphan`: a running turn whose worker is gone; a runtime that can be asked is asked about it first.
 SELECT found.session_id::text AS session_id, found.agent_id, found.orphan::text AS orphan FROM (
-    SELECT q.session_id, min(s.agent_id) AS agent_id, null::uuid AS orphan, min(q.queued_at) AS since
+    SELECT q.session_id, min(s.agent_id) AS agent_id, null::uuid AS orphan,
+        greatest(min(q.queued_at), max(tip.finished_at)) AS since
     FROM turns AS q
     INNER JOIN sessions AS s ON s.session_id = q.session_id AND s.turns_generation = q.generation
+    LEFT JOIN turns AS tip
+        ON tip.session_id = q.session_id AND tip.generation = q.generation AND tip.turn_id = s.tip_turn_id
     WHERE
         q.status = 'queued' AND s.active_turn_id IS NULL AND s.queue_state = 'open' AND NOT s.closing
         AND ($2::text[] IS NULL OR s.agent_id = any($2::text[]))
@@ -64,7 +68,7 @@ SELECT found.session_id::text AS session_id, found.agent_id, found.orphan::text 
         CASE
             WHEN a.status = 'running' AND NOT a.released AND NOT l.live THEN a.turn_id
         END AS orphan,
-        a.queued_at AS since
+        greatest(a.queued_at, a.leg_started_at) AS since
     FROM turns AS a
     INNER JOIN sessions AS s ON s.session_id = a.session_id AND s.turns_generation = a.generation
     LEFT JOIN claims AS c ON c.session_id = a.session_id
