@@ -17,7 +17,7 @@ from agno.workflow.agent import WorkflowAgent
 
 from domain.parts import Scope
 from services.worker.runtimes.agno.declared import is_idempotent
-from services.worker.runtimes.agno.models import observed
+from services.worker.runtimes.agno.models import gated_model, observed
 from services.worker.runtimes.agno.runs import Conductor, Run, current, digest, in_run
 from services.worker.runtimes.agno.store import OUTPUTS, Kind
 
@@ -95,6 +95,13 @@ def _actor(component: Any, conductor: Conductor, store: Any) -> Any:
         model = getattr(made, name, None)
         if isinstance(model, Model):
             setattr(made, name, observed(model))
+    if isinstance(made.reasoning_model, Model):
+        made.reasoning_model = gated_model(made.reasoning_model)
+    thinker = made.reasoning_agent
+    if isinstance(thinker, Agent):
+        thinker.db = None
+        if isinstance(thinker.model, Model):
+            thinker.model = gated_model(thinker.model)
     fallbacks = getattr(made, "fallback_config", None)
     if fallbacks is not None:
         made.fallback_config = copy.copy(fallbacks)
@@ -251,6 +258,8 @@ def _step(step: Any, workflow: Any, conductor: Conductor, store: Any, place: str
             inner = getattr(step, name)
             if inner:
                 setattr(made, name, _steps(list(inner), workflow, conductor, store, f"{place}.{name}"))
+        if isinstance(made, Router):
+            _choose_copies(made, step, workflow, conductor, store, place)
         return made
     if isinstance(step, list):
         return _steps(step, workflow, conductor, store, place)
@@ -280,3 +289,22 @@ def _step(step: Any, workflow: Any, conductor: Conductor, store: Any, place: str
     if any(is_idempotent(one) for one in (step, step.executor, step.agent, step.team, step.workflow)):
         conductor.idempotent_steps.add(made_step.step_id)
     return made_step
+
+
+def _choose_copies(made: Router, router: Router, workflow: Any, conductor: Conductor, store: Any, place: str) -> None:
+    """A selector may return the user's own steps, also such as are no choices: their copies run."""
+    known = {id(one): mine for one, mine in zip(router.choices or [], made.choices or [], strict=False)}
+    resolve = made._resolve_selector_result
+
+    def resolved(result: Any) -> list[Any]:
+        return [copy_of(one) for one in resolve(result)]
+
+    def copy_of(step: Any) -> Any:
+        if any(step is mine for mine in made.steps or []):
+            return step
+        if id(step) not in known:
+            index = len(known)
+            known[id(step)] = _step(step, workflow, conductor, store, f"{place}.chosen/{step.name or index}", index)
+        return known[id(step)]
+
+    vars(made)["_resolve_selector_result"] = resolved

@@ -5,6 +5,7 @@ Agno awaits no asynchronous `pre_hook` of a synchronous tool, and swallows what 
 runs), so the gate is one step further out: `arun_function_call`, through which all calls of agents and teams go, first
 runs and continued ones alike (docs/adr/0006-agno.md)."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from domain.runtime import RecordedCall
 from services.worker.executor.failures import short
 from services.worker.runtimes.agno import events
 from services.worker.runtimes.agno.declared import is_idempotent
-from services.worker.runtimes.agno.runs import Run
+from services.worker.runtimes.agno.runs import Run, calling
 
 
 class Private(msgspec.Struct, omit_defaults=True):
@@ -57,17 +58,22 @@ async def gated(run: Run, function_call: FunctionCall, call: Any) -> Any:
     await run.conductor.emit(frames.ToolStarted(item_id=item_id, tool_call_id=call_id, scope=run.scope))
     await run.conductor.execution.gate.open(item_id)
     before = _state(function_call)
+    token = calling.set(item_id)
     try:
         success, timer, made, result = await call(function_call)
     except Exception as error:
         await run.resulted(call_id, short(error), is_error=True)
         raise
+    finally:
+        calling.reset(token)
     private = Private(state=_changed(before, _state(function_call)))
     if isinstance(success, AgentRunException):
         private.stop = bool(success.stop_execution)
         await run.resulted(call_id, run.cut(str(made.error or success)), is_error=True, private=private.encoded())
     elif not success:
         await run.resulted(call_id, run.cut(str(made.error or "")), is_error=True, private=private.encoded())
+    elif hasattr(made.result, "__anext__"):
+        made.result = result.result = _inside(item_id, made.result)
     elif not _streams(made.result):
         if isinstance(made.result, ToolResult):
             made.result.content = text = run.cut(made.result.content)
@@ -79,9 +85,27 @@ async def gated(run: Run, function_call: FunctionCall, call: Any) -> Any:
     return success, timer, made, result
 
 
+async def _inside(item_id: str, result: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """A tool that is a generator has only begun; Agno goes through it in a task of its own."""
+    try:
+        while True:
+            token = calling.set(item_id)
+            try:
+                piece = await anext(result)
+            except StopAsyncIteration:
+                return
+            finally:
+                calling.reset(token)
+            yield piece
+    finally:
+        close = getattr(result, "aclose", None)
+        if close is not None:
+            await close()
+
+
 def _streams(result: Any) -> bool:
-    """The tool is a generator: it has only begun."""
-    return hasattr(result, "__anext__") or (hasattr(result, "__next__") and hasattr(result, "send"))
+    """The same of a plain generator."""
+    return hasattr(result, "__next__") and hasattr(result, "send")
 
 
 def _handed_back(function_call: FunctionCall, known: RecordedCall) -> Any:

@@ -24,6 +24,9 @@ from services.worker.runtimes.outlet import Outlet
 current: ContextVar["Run | None"] = ContextVar("turnlog_agno_run", default=None)
 """The run in whose code this is. Agno starts tools and members in tasks of its own, which inherit it."""
 
+calling: ContextVar[str] = ContextVar("turnlog_agno_call", default="")
+"""The item of the tool call in whose tool this is."""
+
 _SYSTEM = ("system", "developer")
 _WAITING = " requires human input before continuing."
 _ASKING = ("get_user_input", "ask_user")
@@ -52,8 +55,9 @@ class Conductor:
         self._ordinals: dict[str, int] = {}
 
     def key_of(self, parent: "Run", name: str) -> str:
-        """The same for the same run in every attempt: which of the runs with this parent and this name it is."""
-        key = f"{parent.key}/{name}"
+        """The same for the same run in every attempt: which of the runs of this name it is that this call of this
+        parent has begun. Calls whose results are recorded begin none again, so runs are counted call by call."""
+        key = f"{parent.key}/{calling.get()}:{name}"
         ordinal = self._ordinals[key] = self._ordinals.get(key, 0) + 1
         return key if ordinal == 1 else f"{key}.{ordinal}"
 
