@@ -1,0 +1,53 @@
+"""Lesson 5: hooks that the answer does not wait for: all of an agent's, or those that say so. They are durable: a job
+that a killed worker had is done by another."""
+
+import asyncio
+from typing import Any
+
+from agno.client import AgentOSClient
+from talk import AGENTOS, GATEWAY, get, http, until
+
+client = AgentOSClient(base_url=AGENTOS)
+
+
+def jobs(session_id: str) -> Any:
+    """The background hooks of a session, by name: Turnlog's own route, AgentOS has none."""
+    answer = http.get(f"{GATEWAY}/v1/sessions/{session_id}/hooks")
+    assert answer.is_success, answer.text
+    return answer.json()["items"]
+
+
+def done(session_id: str, run_id: str, *names: str) -> None:
+    """Wait for the run's background hooks, and say what they found."""
+
+    def of_run() -> Any:
+        return {job["hook"]: job for job in jobs(session_id) if job["turn_id"] == run_id}
+
+    found = until(
+        of_run, lambda seen: {"completed"} == {job["status"] for job in seen.values()} and {*names} <= {*seen}
+    )
+    for name in names:
+        print(f"{name}: {found[name].get('result')}")
+
+
+async def main() -> None:
+    for agent, background in (
+        ("global-hooks-agent", ("note_request", "measure_answer")),
+        ("mixed-hooks-agent", ("notify", "second judge")),
+    ):
+        session = f"{agent}-session"
+        run = await client.run_agent(agent, message="Explain hooks in one sentence.", session_id=session)
+        assert run.status == "COMPLETED", run
+        print(f"{agent} has answered:", run.content)
+        done(session, str(run.run_id), *background)
+
+    # What a judge found is kept.
+    found = until(
+        lambda: get("/eval-runs", agent_id="mixed-hooks-agent")["data"],
+        lambda rows: "second judge" in {row["name"] for row in rows},
+    )
+    print("judged:", found[0]["name"], found[0]["eval_data"])
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
