@@ -5,10 +5,10 @@
     │   ├── NotFound              SessionNotFound, TurnNotFound, AgentNotFound
     │   ├── Conflict              IdempotencyMismatch, SessionBusy, TurnNotCancellable, TurnNotRunning, TurnNotPaused,
     │   │                         TurnNotTerminal, QueueNotPaused, RequirementExpired, AnswerConflict, SessionIdTaken,
-    │   │                         TurnIdTaken
+    │   │                         TurnIdTaken, AttachmentMissing, NothingToCopy
     │   ├── Invalid               UnknownRequirement, UndecidedAnswer, ForkOutOfRange, BadCursor, IllegalEvents,
     │   │                         Unstorable
-    │   ├── TooLarge              InputTooLarge, PayloadTooLarge, AttachmentTooLarge
+    │   ├── TooLarge              InputTooLarge, PayloadTooLarge
     │   ├── QueueFull, TooManyTurns, NotAdmitted
     │   ├── StaleFence            the writer lost its claim: it must stop
     │   └── NothingToClaim
@@ -125,6 +125,18 @@ class TurnIdTaken(Conflict):
     sentence = "This session has a turn with the id {external_id} already."
 
 
+class AttachmentMissing(Conflict):
+    """Hand it in (again), then name it."""
+
+    code = "attachment_missing"
+    sentence = "The input names an attachment that is not stored."
+
+
+class NothingToCopy(Conflict):
+    code = "nothing_to_copy"
+    sentence = "The session has no turn that has ended and still has its content."
+
+
 class Invalid(Rejection):
     """The request makes no sense for this state."""
 
@@ -180,6 +192,20 @@ class QueueFull(Rejection):
     sentence = "{depth} turns wait in this session already."
 
 
+class TooManyTurns(Rejection):
+    """The user's quota, over all of their sessions."""
+
+    code = "too_many_turns"
+    sentence = "{limit} turns of this user have not ended yet; more are accepted when some have."
+
+
+class NotAdmitted(Rejection):
+    """Nothing is known under this key, and the sender said that nothing new may begin."""
+
+    code = "not_admitted"
+    sentence = "No new turn may begin now."
+
+
 class StaleFence(Rejection):
     code = "stale_fence"
     sentence = "Another worker holds this turn now."
@@ -197,20 +223,6 @@ class Unavailable(TurnlogError):
 class LockTimeout(Unavailable):
     code = "lock_timeout"
     sentence = "The session was locked for {seconds} s."
-class TooManyTurns(Rejection):
-    """The user's quota, over all of their sessions."""
-
-    code = "too_many_turns"
-    sentence = "{limit} turns of this user have not ended yet; more are accepted when some have."
-
-
-class NotAdmitted(Rejection):
-    """Nothing is known under this key, and the sender said that nothing new may begin."""
-
-    code = "not_admitted"
-    sentence = "No new turn may begin now."
-
-
 
 
 class StoreUnavailable(Unavailable):

@@ -3,7 +3,7 @@
 import asyncpg
 
 from domain.commands import Command
-from domain.errors import IdempotencyMismatch, InternalFault, TurnIdTaken, TurnlogError, Unstorable
+from domain.errors import AttachmentMissing, IdempotencyMismatch, InternalFault, TurnIdTaken, TurnlogError, Unstorable
 from infra.postgres.pool import UNREACHABLE
 
 FAULTS: tuple[type[BaseException], ...] = (asyncpg.PostgresError, *UNREACHABLE)
@@ -33,6 +33,8 @@ def _taken(constraint: str, command: Command) -> TurnlogError:
             return TurnIdTaken(external_id=getattr(command, "external_id", "?"))
         case "turns_idempotency_key":
             return IdempotencyMismatch()
+        case "blob_references_sha256_fkey":
+            return AttachmentMissing()
         case _:
             return InternalFault()
 

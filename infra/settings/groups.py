@@ -46,6 +46,8 @@ class Limits(Group):
         default=ByteSize(512 * KIB), description="one page of a replay (at least one event)"
     )
     attachment_bytes: ByteSize = Field(default=ByteSize(20 * MIB), description="one attachment")
+    attachments: Count = Field(default=20, description="attachments of one input")
+    attachments_bytes: ByteSize = Field(default=ByteSize(60 * MIB), description="all attachments of one input")
     archive_entries: Count = Field(default=200, description="files in an attached archive")
     archive_unpacked_bytes: ByteSize = Field(default=ByteSize(100 * MIB), description="an attached archive, unpacked")
     archive_ratio: Count = Field(default=100, description="unpacked size by packed size of an attached archive")

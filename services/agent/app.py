@@ -6,7 +6,7 @@ from litestar.di import Provide
 from services.agent.access import secret_guard
 from services.agent.deps import AgentDeps
 from services.agent.refusals import HANDLERS
-from services.agent.routes import commands, health, hooks, models, projections, replay
+from services.agent.routes import blobs, commands, health, hooks, models, projections, replay
 
 # An input that is too large must still arrive, so that its refusal can name the limit; gateways bound bodies before.
 _MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -33,8 +33,14 @@ def create_app(deps: AgentDeps) -> Litestar:
         ],
         guards=[secret_guard(deps.secret)],
     )
+    attachments = Router(
+        path="/",
+        route_handlers=[blobs.known, blobs.keep],
+        guards=[secret_guard(deps.secret)],
+        request_max_body_size=deps.attachment_bytes,
+    )
     return Litestar(
-        route_handlers=[internal, health.health, health.ready, health.metrics],
+        route_handlers=[internal, attachments, health.health, health.ready, health.metrics],
         dependencies={"deps": Provide(lambda: deps, sync_to_thread=False)},
         exception_handlers=HANDLERS,
         openapi_config=None,

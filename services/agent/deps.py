@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 
 from domain.clock import Clock
 from domain.ports import CommandPipeline
+from infra.postgres.blobs import PostgresBlobs
 from infra.postgres.catalogue import PostgresCatalogue
 from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
@@ -20,7 +21,8 @@ from services.readiness import Check
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDeps:
     """Handlers ask for `deps: Deps`; everything in it is open as long as the app runs. `secret`: what gateways
-    show. `page_bytes`: of one replay page. `command_seconds`: deadline of a command, below the gateway's timeout."""
+    show. `page_bytes`: of one replay page; `attachment_bytes`: of one attachment at most. `command_seconds`: deadline of
+    a command, below the gateway's timeout."""
 
     secret: str
     pipeline: CommandPipeline
@@ -30,9 +32,11 @@ class AgentDeps:
     catalogue: PostgresCatalogue
     feed_reads: PostgresFeedReads
     hook_runs: PostgresHookRuns
+    blobs: PostgresBlobs
     clock: Clock
     metrics: Metrics
     page_bytes: int
+    attachment_bytes: int
     command_seconds: float
     ready: Mapping[str, Check] = field(default_factory=dict)
 

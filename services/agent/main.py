@@ -1,8 +1,11 @@
 """The agent service's process: `run` serves until SIGTERM or SIGINT."""
 
+import asyncio
+
 import structlog
 
 from domain.errors import StoreUnavailable
+from infra.postgres.blobs import PostgresBlobs
 from infra.postgres.catalogue import PostgresCatalogue
 from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
@@ -15,6 +18,7 @@ from infra.telemetry.metrics import Metrics
 from services.addresses import bound
 from services.agent.app import create_app
 from services.agent.deps import AgentDeps
+from services.agent.collecting import collect
 from services.http_log import HttpLog
 from services.lifecycle import Life, serve
 from services.measuring import measure_broker, measure_outbox, measure_pipeline, measure_pool
@@ -37,7 +41,7 @@ async def run(settings: Settings) -> int:
         open_pipeline(settings, "agent", notifier) as pipeline,
         open_pool(settings, "agent") as pool,
     ):
-        read_models = PostgresReadModels(pool)
+        read_models, blobs = PostgresReadModels(pool), PostgresBlobs(pool)
         measure_pipeline(pipeline, metrics.registry)
         measure_broker(broker, metrics.registry)
         measure_outbox(notifier.outbox, metrics.registry)
@@ -70,7 +74,12 @@ async def run(settings: Settings) -> int:
             ready={"postgres": database, "nats": nats, "draining": life_goes_on},
         )
         with life.signals():
+            blobs=blobs,
             log.info("agent_listens", host=settings.agent.host, port=listener.getsockname()[1])
-            # At debug: a gateway's line tells of the request that people made.
-            await serve(HttpLog(create_app(deps), metrics.registry, log.debug), listener, life)
+            async with asyncio.TaskGroup() as tasks:
+                collecting = tasks.create_task(collect(blobs))
+                # At debug: a gateway's line tells of the request that people made.
+                await serve(HttpLog(create_app(deps), metrics.registry, log.debug), listener, life)
+                collecting.cancel()
+            attachment_bytes=int(settings.limits.attachment_bytes),
     return 0

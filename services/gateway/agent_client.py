@@ -7,7 +7,7 @@ the same key: the agent service answers a repeat with the first reply, so a retr
 import asyncio
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from collections.abc import Sequence as Many
 from typing import Any, Literal
 
@@ -18,6 +18,8 @@ from prometheus_client import CollectorRegistry, Counter
 
 from domain import errors
 from domain.commands import ClientCommand
+from infra.telemetry.traces import Traces
+from services.tracing import begun, ended
 
 log = structlog.get_logger("turnlog.gateway")
 
@@ -27,6 +29,8 @@ _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 # A URL that just failed is asked last for so long; it is still asked when no other answers.
 _AVOID_SECONDS = 1.0
+# A large attachment, behind others that are being stored.
+_UPLOAD_SECONDS = 20.0
 
 
 class CommandAnswer(msgspec.Struct, frozen=True):
@@ -97,6 +101,7 @@ class AgentClient:
         request_seconds: float = 5.0,
         unavailable_seconds: float = 10.0,
         registry: CollectorRegistry | None = None,
+        traces: Traces | None = None,
     ) -> None:
         """`urls`: where agent processes listen, or one name that stands for several. `request_seconds`: for one try."""
         if not urls:
@@ -107,6 +112,7 @@ class AgentClient:
         self._secret = secret
         self._request_seconds = request_seconds
         self._unavailable_seconds = unavailable_seconds
+        self._traces = traces
         self._failures = Counter(
             "turnlog_agent_call_failures_total", "Unclear replies of the agent service", ["reason"], registry=registry
         )
@@ -126,6 +132,12 @@ class AgentClient:
     async def execute(self, command: ClientCommand) -> CommandAnswer:
         """Run a command; the answer is committed. Raises Rejection, Unavailable; after the latter the same command with
         the same key settles what happened."""
+        if self._traces is None:
+            return await self._execute(command)
+        with ended(begun(self._traces, "submit", command)) as span:
+            return await self._execute(msgspec.structs.replace(command, trace=span.traceparent))
+
+    async def _execute(self, command: ClientCommand) -> CommandAnswer:
         answer = await self._call("POST", "/internal/commands", body=_encoder.encode(command))
         return CommandAnswer(answer.body, answer.headers.get("Turnlog-Replayed") == "true")
 
@@ -167,6 +179,19 @@ class AgentClient:
         """Hooks and evaluations: the agent service's answer to `POST /internal/hooks`."""
         return (await self._call("POST", "/internal/hooks", body=body)).body
 
+    async def known_blobs(self, names: Many[str]) -> set[str]:
+        """Those of these attachments that need not be sent."""
+        body = _encoder.encode({"names": list(names)})
+        return set(
+            msgspec.json.decode((await self._call("POST", "/internal/blobs/known", body=body)).body, type=list[str])
+        )
+
+    async def keep_blob(self, name: str, media_type: str | None, content: Callable[[], AsyncIterator[bytes]]) -> None:
+        """Hand an attachment in. `content` gives it from its beginning, again for each try. Raises AttachmentMissing
+        where something else arrived."""
+        query = {} if media_type is None else {"media_type": media_type}
+        await self._call("PUT", f"/internal/blobs/{name}", query=query, body=content, wait=_UPLOAD_SECONDS)
+
     async def ready(self) -> None:
         """Raises AgentUnavailable unless some agent process answers from its store; one round, no retries."""
         for url in self._order():
@@ -183,7 +208,7 @@ class AgentClient:
         path: str,
         *,
         query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
+        body: bytes | Callable[[], AsyncIterator[bytes]] | None = None,
         wait: float = 0.0,
     ) -> _Answer:
         end = time.monotonic() + self._unavailable_seconds + wait
@@ -207,12 +232,24 @@ class AgentClient:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _try(
-        self, method: str, url: str, path: str, query: Mapping[str, str] | None, body: bytes | None, seconds: float
+        self,
+        method: str,
+        url: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: bytes | Callable[[], AsyncIterator[bytes]] | None,
+        seconds: float,
     ) -> _Answer:
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(1.0, seconds))
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json"} if isinstance(body, bytes) else {}
         async with self._session.request(
-            method, url + path, params=query, data=body, headers=headers, timeout=timeout, allow_redirects=False
+            method,
+            url + path,
+            params=query,
+            data=body() if callable(body) else body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
         ) as response:
             content = await response.read()
             if response.status == 200:

@@ -17,6 +17,7 @@ from domain import commands, replies
 from domain.ids import CommandKey, Fence, Ordinal, SessionId, TurnId, WorkerId
 from infra.memory.notifier import MemoryNotifier
 from infra.pipeline.pipeline import Pipeline
+from infra.postgres.blobs import PostgresBlobs
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
 from infra.postgres.feed_reads import PostgresFeedReads
 from infra.postgres.history import PostgresHistory
@@ -149,9 +150,11 @@ def agent_deps(settings: Settings, pipeline: Pipeline, pool: Any) -> AgentDeps:
         catalogue=PostgresCatalogue(pool),
         feed_reads=PostgresFeedReads(pool),
         hook_runs=PostgresHookRuns(pool),
+        blobs=PostgresBlobs(pool),
         clock=SystemClock(),
         metrics=Metrics(process=False),
         page_bytes=int(settings.limits.replay_page_bytes),
+        attachment_bytes=int(settings.limits.attachment_bytes),
         command_seconds=settings.agent.request_seconds * 0.9,
     )
 
@@ -232,10 +235,10 @@ async def gateway_deps(settings: Settings, agent_urls: list[str]) -> AsyncIterat
             revocations=revocations,
             hub=hub,
             rates=Rates(settings.gateway.starts_per_minute, clock),
+            repeats=Rates(settings.gateway.starts_per_minute, clock),
             clock=clock,
             ids=SystemIds(),
             metrics=metrics,
-            repeats=Rates(settings.gateway.starts_per_minute, clock),
             ready={"registrations": registrations.ping, "agent": agent.ready},
         )
         revoking.cancel()

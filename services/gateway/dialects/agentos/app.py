@@ -2,11 +2,13 @@
 
 from litestar import Router
 from litestar.di import Provide
+from litestar.types import ControllerRouterHandler
 
 from infra.postgres.agentos_names import PostgresAgentOSNames
 from services.gateway.deps import GatewayDeps
 from services.gateway.dialects.agentos.answers import HANDLERS
 from services.gateway.dialects.agentos.finding import Finder
+from services.gateway.dialects.agentos.posted import UploadLimits
 from services.gateway.dialects.agentos.routes import (
     checkpoints,
     continuing,
@@ -21,7 +23,6 @@ from services.gateway.dialects.agentos.routes import (
 )
 
 _ROUTES = [
-    create.create_run,
     continuing.continue_run,
     checkpoints.list_checkpoints,
     checkpoints.get_checkpoint,
@@ -57,11 +58,18 @@ def router(deps: GatewayDeps) -> list[Router]:
     if prefix == "off":
         return []
     finder = Finder(deps, PostgresAgentOSNames(deps.registrations.pool))
+    # The only bodies that may be large, and are read as they come.
+    creating = Router(
+        path="/",
+        route_handlers=[create.create_run],
+        request_max_body_size=UploadLimits.of(deps.settings.limits).body,
+    )
+    routes: list[ControllerRouterHandler] = [creating, *_ROUTES]
     return [
         Router(
             path=prefix,
             # At the root that path is the page's.
-            route_handlers=_ROUTES if prefix == "/" else [*_ROUTES, discovery.home],
+            route_handlers=routes if prefix == "/" else [*routes, discovery.home],
             dependencies={"finder": Provide(lambda: finder, sync_to_thread=False)},
             exception_handlers=HANDLERS,
             include_in_schema=False,

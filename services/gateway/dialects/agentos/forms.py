@@ -20,14 +20,17 @@ _TRUE = frozenset({"true", "1", "yes", "on", "t", "y"})
 _FALSE = frozenset({"false", "0", "no", "off", "f", "n"})
 _CONVERTED: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 _JSON = frozenset({"session_state", "dependencies", "knowledge_filters"})
-_MEDIA = ("images", "audio", "videos", "input_files")
+MEDIA = ("images", "audio", "videos", "input_files")
+"""Fields that hold files, as JSON."""
+
+MAX_TEXT_FACTOR = 4
+"""A form may write a character in several bytes; the exact bound is the domain's."""
 
 
 class Form:
     """The fields of one request. An empty value counts as missing."""
 
-    def __init__(self, texts: dict[str, str], files: list[UploadFile]) -> None:
-        self.files = files
+    def __init__(self, texts: dict[str, str]) -> None:
         self._texts = texts
         for name, value in texts.items():
             if unsafe(value) or unsafe(name):
@@ -73,6 +76,19 @@ class Form:
             raise Refused(400, f"Invalid structure or content for {name}: numbers or text that cannot be kept")
         return said
 
+    def media(self, name: str) -> list[dict[str, Any]]:
+        """The objects in a field that holds files. Raises Refused."""
+        if self.text(name) is None:
+            return []
+        said = self.json(name)
+        if not isinstance(said, list) or not all(isinstance(one, dict) for one in said):
+            raise Refused(422, f"Invalid {name}: expected a JSON array of objects")
+        return said
+
+    def json(self, name: str) -> Any:
+        """A field's JSON; None where it is none, or none that can be kept."""
+        return _json(self.text(name) or "")
+
     def rest(self, declared: Collection[str]) -> dict[str, Any]:
         """Fields that the route does not declare, decoded as AgentOS hands them to a run."""
         said: dict[str, Any] = {}
@@ -103,11 +119,6 @@ def _converted(name: str, value: str) -> Any:
         said = _json(value)
         if not isinstance(said, dict):
             raise Refused(422, "Invalid output_schema: expected a JSON object schema")
-        return said
-    if name in _MEDIA:
-        said = _json(value)
-        if not isinstance(said, list) or not all(isinstance(one, dict) for one in said):
-            raise Refused(422, f"Invalid {name}: expected a JSON array of objects")
         return said
     return _CONVERTED.get(value.lower(), value)
 
@@ -155,7 +166,7 @@ async def read_form(request: HttpRequest) -> Form:
     kind, options = request.content_type
     if kind == "application/x-www-form-urlencoded":
         body = (await request.body()).decode("utf-8", "replace")
-        return Form(dict(parse_qsl(body, keep_blank_values=True, errors="replace")), [])
+        return Form(dict(parse_qsl(body, keep_blank_values=True, errors="replace")))
     if kind == "multipart/form-data" and "boundary" in options:
         try:
             posted = await request.form()
@@ -164,16 +175,9 @@ async def read_form(request: HttpRequest) -> Form:
                 raise
             raise Refused(400, "There was an error parsing the body") from error
         return _of_parts(posted.multi_items())
-    return Form({}, [])
+    return Form({})
 
 
 def _of_parts(parts: Iterable[tuple[str, Any]]) -> Form:
-    texts: dict[str, str] = {}
-    files: list[UploadFile] = []
-    for name, value in parts:
-        if isinstance(value, UploadFile):
-            if name == "files":
-                files.append(value)
-        elif value is not None:
-            texts[name] = value if isinstance(value, str) else str(value)
-    return Form(texts, files)
+    """Files are for the route that takes them."""
+    return Form({name: str(value) for name, value in parts if value is not None and not isinstance(value, UploadFile)})

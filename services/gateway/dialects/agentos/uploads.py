@@ -1,14 +1,68 @@
-"""Files that come with a message. None are taken yet: they are refused in the words for a type that is not known."""
+"""Files that come with a message: as parts of the form, or in base64 as Agno's own client sends them."""
 
-from litestar.datastructures import UploadFile
+import base64
+import binascii
+from typing import Any
 
 from domain.parts import FilePart
 from services.gateway.deps import GatewayDeps
 from services.gateway.dialects.agentos.answers import Refused
+from services.gateway.dialects.agentos.forms import MEDIA, Form
+from services.gateway.dialects.agentos.posted import Posted
+
+_KEPT = ("id", "url", "mime_type", "format", "filename", "name", "detail")
+_MAX_METADATA_BYTES = 64 * 1024
 
 
-async def kept(deps: GatewayDeps, files: list[UploadFile]) -> list[FilePart]:
-    """The parts that name these files. Raises Refused where there are any."""
-    if files:
-        raise Refused(400, "Unsupported file type")
-    return []
+def take_media(posted: Posted, form: Form) -> dict[str, Any]:
+    """Files out of the fields that hold them in base64 join the posted ones; what names an address is returned by
+    field, for the model to fetch. Raises Refused."""
+    named: dict[str, Any] = {}
+    for field in MEDIA:
+        for said in form.media(field):
+            if isinstance(content := said.get("content"), str):
+                _add(posted, field, said, content)
+            elif isinstance(said.get("url"), str):
+                named.setdefault(field, []).append({key: said[key] for key in _KEPT if said.get(key) is not None})
+            else:
+                # A path would be one of a server's own files.
+                raise Refused(422, f"Invalid {field}: each needs content in base64, or a url")
+    return named
+
+
+def _add(posted: Posted, field: str, said: dict[str, Any], content: str) -> None:
+    try:
+        decoded = base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(422, f"Invalid {field}: the content is not base64") from error
+    name = next((said[key] for key in ("filename", "name") if isinstance(said.get(key), str)), None)
+    ending = said.get("format")
+    if isinstance(ending, str) and (name is None or "." not in name):
+        name = f"{name or field}.{ending}"
+    kind = said.get("mime_type")
+    posted.write(posted.add(name, kind if isinstance(kind, str) else None), decoded)
+
+
+def metadata_of(form: Form) -> list[Any] | None:
+    """What the sender says of each file, by position; what is no such list counts as none, as in AgentOS."""
+    said = form.text("files_metadata")
+    if said is None:
+        return None
+    if len(said.encode()) > _MAX_METADATA_BYTES:
+        raise Refused(422, f"files_metadata exceeds the {_MAX_METADATA_BYTES}-byte limit")
+    found = form.json("files_metadata")
+    return [one if isinstance(one, dict) else None for one in found] if isinstance(found, list) else None
+
+
+async def kept(deps: GatewayDeps, posted: Posted) -> list[FilePart]:
+    """Hand the files to the agent service, those that it does not have; the parts that name them. They stay there long
+    enough for a turn to name them. Raises Refused, Unavailable."""
+    parts = [upload.part() for upload in posted.files]
+    if not parts:
+        return []
+    known = await deps.agent.known_blobs(sorted({part.blob for part in parts}))
+    for upload, part in zip(posted.files, parts, strict=True):
+        if part.blob not in known:
+            await deps.agent.keep_blob(part.blob, part.media_type, upload.content)
+            known.add(part.blob)
+    return parts
