@@ -70,11 +70,13 @@ class Feed(Protocol):
 
 
 class Publication(msgspec.Struct, frozen=True):
-    """One committed event on its way to viewers: `envelope` is its wire JSON."""
+    """One committed event on its way to viewers: `envelope` is its wire JSON, `metadata` that of its command: for who
+    publishes, never for who reads."""
 
     session_id: SessionId
     sequence: Sequence
     envelope: bytes
+    metadata: bytes = b"{}"
 
 
 class Notifier(Protocol):

@@ -19,6 +19,7 @@ from infra.pipeline.settings import PipelineSettings
 from infra.postgres.pool import Pool, Timeouts, create_pool
 from infra.settings import Role, Settings
 from infra.system import SystemClock, SystemIds
+from infra.telemetry.traces import Traces
 from projections.serving import session_projections
 
 
@@ -69,9 +70,11 @@ async def open_nats(settings: Settings, role: Role) -> AsyncIterator[BrokerConne
 
 
 @asynccontextmanager
-async def open_publisher(settings: Settings, role: Role) -> AsyncIterator[tuple[BrokerConnection, NatsNotifier]]:
+async def open_publisher(
+    settings: Settings, role: Role, traces: Traces | None = None
+) -> AsyncIterator[tuple[BrokerConnection, NatsNotifier]]:
     """For roles that publish: the connection, the streams kept in being, and the notifier."""
-    async with open_nats(settings, role) as broker, open_streams(broker), open_notifier(broker) as notifier:
+    async with open_nats(settings, role) as broker, open_streams(broker), open_notifier(broker, traces) as notifier:
         yield broker, notifier
 
 

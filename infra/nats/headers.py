@@ -1,5 +1,8 @@
 """Headers of a message, read by the few who need them."""
 
+TRACEPARENT = "traceparent"
+"""Of the span in which an event was published, where it is traced."""
+
 
 def header_fields(block: bytes | None) -> tuple[str, dict[str, str]]:
     """Status (empty when there is none, as on published messages) and the fields by name."""

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from collections.abc import Sequence as Many
 
+import msgspec
 import structlog
 from nats.errors import Error as NatsError
 from nats.js.api import Header
@@ -12,8 +13,10 @@ from nats.js.api import Header
 from domain.ids import SessionId, TurnId
 from domain.ports import Publication
 from infra.nats.connection import BrokerConnection, NotConnected
+from infra.nats.headers import TRACEPARENT
 from infra.nats.outbox import Outbox
 from infra.nats.subjects import InvalidToken, Subjects
+from infra.telemetry.traces import Span, Traces
 
 _log = structlog.get_logger(__name__)
 
@@ -31,8 +34,10 @@ class NatsNotifier:
     frames of one publisher keep theirs. They may be lost or doubled; never is anything published that was not handed
     in."""
 
-    def __init__(self, connection: BrokerConnection) -> None:
+    def __init__(self, connection: BrokerConnection, traces: Traces | None = None) -> None:
+        """`traces`: an event whose command came with a trace is a span, until the broker's client has it."""
         self._connection = connection
+        self._traces = traces
         self._subjects = Subjects(connection.options.namespace)
         self.outbox = Outbox(connection)
         """For metrics, and for tests that wait."""
@@ -48,7 +53,10 @@ class NatsNotifier:
         for publication in publications:
             envelope = publication.envelope if self._fits(publication.envelope) else b""
             headers = {Header.MSG_ID.value: f"{publication.session_id}:{publication.sequence}"}
-            self._put(envelope, headers, self._subjects.event, publication.session_id)
+            span = None if self._traces is None else _begun(self._traces, publication)
+            if span is not None:
+                headers[TRACEPARENT] = span.traceparent
+            self._put(envelope, headers, self._subjects.event, publication.session_id, span=span)
 
     def publish_live(self, session_id: SessionId, item_id: str, frame: bytes) -> None:
         """A frame that is too large is left out: its item's readers see the hole."""
@@ -77,21 +85,42 @@ class NatsNotifier:
     def _fits(self, payload: bytes) -> bool:
         return len(payload) <= self._connection.max_payload - _HEADROOM
 
-    def _put(self, payload: bytes, headers: dict[str, str] | None, subject: Callable[..., str], *tokens: str) -> None:
+    def _put(
+        self,
+        payload: bytes,
+        headers: dict[str, str] | None,
+        subject: Callable[..., str],
+        *tokens: str,
+        span: Span | None = None,
+    ) -> None:
         try:
             name = subject(*tokens)
         except InvalidToken as error:
             self.outbox.lost += 1
             _log.error("notification without a subject", what=error.what)
         else:
-            self.outbox.put(name, payload, headers)
+            self.outbox.put(name, payload, headers, span)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    trace: str | None = None
+
+
+_decode_metadata = msgspec.json.Decoder(_Metadata).decode
+
+
+def _begun(traces: Traces, publication: Publication) -> Span | None:
+    trace = _decode_metadata(publication.metadata).trace
+    if trace is None:
+        return None
+    return traces.start("publish", trace, session_id=publication.session_id, sequence=publication.sequence)
 
 
 @contextlib.asynccontextmanager
-async def open_notifier(connection: BrokerConnection) -> AsyncIterator[NatsNotifier]:
+async def open_notifier(connection: BrokerConnection, traces: Traces | None = None) -> AsyncIterator[NatsNotifier]:
     """A notifier that publishes as long as the block; at its end what waits goes out, if the broker takes it in a
     moment."""
-    notifier = NatsNotifier(connection)
+    notifier = NatsNotifier(connection, traces)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(notifier.run(), name="broker outbox")
         try:

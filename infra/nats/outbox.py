@@ -9,6 +9,7 @@ from nats.errors import Error as NatsError
 
 from infra.nats.cancellation import heed_cancellation
 from infra.nats.connection import BrokerConnection
+from infra.telemetry.traces import Span
 
 _FAIR = 256
 
@@ -19,6 +20,7 @@ class Outgoing(NamedTuple):
     subject: str
     payload: bytes
     headers: dict[str, str] | None
+    span: Span | None = None
 
 
 class Outbox:
@@ -45,13 +47,18 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> None:
-        """Does not wait and does not raise."""
-        self._waiting.append(Outgoing(subject, payload, headers))
+    def put(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None, span: Span | None = None
+    ) -> None:
+        """Does not wait and does not raise. `span` ends when the message is out, or is dropped."""
+        self._waiting.append(Outgoing(subject, payload, headers, span))
         self._bytes += len(payload)
         while len(self._waiting) > self._max_messages or (self._bytes > self._max_bytes and len(self._waiting) > 1):
-            self._bytes -= len(self._waiting.popleft().payload)
+            dropped = self._waiting.popleft()
+            self._bytes -= len(dropped.payload)
             self.lost += 1
+            if dropped.span is not None:
+                dropped.span.end("dropped")
         self._filled.set()
         self._emptied.clear()
 
@@ -85,5 +92,9 @@ class Outbox:
             await client.publish(message.subject, message.payload, headers=message.headers)
         except (NatsError, OSError):
             self.lost += 1
+            if message.span is not None:
+                message.span.end("refused")
         else:
             self.published += 1
+            if message.span is not None:
+                message.span.end()

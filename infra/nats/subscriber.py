@@ -1,12 +1,15 @@
 """Listening on the broker: a gateway to sessions, a worker to hints and to the turns it runs."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
 from domain.ids import SessionId, TurnId
 from infra.nats.client import Message
 from infra.nats.connection import BrokerConnection
+from infra.nats.headers import TRACEPARENT, header_fields
 from infra.nats.subjects import Subjects
+from infra.telemetry.traces import Traces
 
 
 class SessionListener(Protocol):
@@ -37,15 +40,20 @@ class NatsSubscriber:
     and the gap is told when it is back.
     """
 
-    def __init__(self, connection: BrokerConnection) -> None:
+    def __init__(self, connection: BrokerConnection, traces: Traces | None = None) -> None:
+        """`traces`: an event that was published in a trace is a span of it, until what it leads to at once is done."""
         self._connection = connection
+        self._traces = traces
         self._subjects = Subjects(connection.options.namespace)
 
     async def subscribe(self, session_id: SessionId, listener: SessionListener) -> Subscription:
         """Everything about one session in one subscription, so that one publisher's events and frames keep their
         order. Raises InvalidToken."""
         subject = self._subjects.session(session_id)
-        return await self._connection.subscribe(subject, _sorted(subject.removesuffix(">"), listener), listener.on_gap)
+        sort = _sorted(subject.removesuffix(">"), listener)
+        if self._traces is not None:
+            sort = _traced(sort, self._traces, session_id)
+        return await self._connection.subscribe(subject, sort, listener.on_gap)
 
     async def subscribe_wake(self, pool: str, on_wake: Callable[[], None]) -> Subscription:
         """Hints that there may be work; a gap is one too. Raises InvalidToken."""
@@ -77,5 +85,23 @@ def _sorted(prefix: str, listener: SessionListener) -> Callable[[Message], None]
         elif kind == b"control":
             listener.on_control(data)
         # else a later version's
+
+    return on_message
+
+
+def _traced(sort: Callable[[Message], None], traces: Traces, session_id: SessionId) -> Callable[[Message], None]:
+    soon = asyncio.get_running_loop().call_soon
+
+    def on_message(message: Message) -> None:
+        parent = header_fields(message.headers)[1].get(TRACEPARENT) if message.headers else None
+        if parent is None:
+            sort(message)
+            return
+        span = traces.start("send", parent, session_id=session_id)
+        try:
+            sort(message)
+        finally:
+            # Viewers are given what a loop step brought at its end: in the calls that were asked for before this one.
+            soon(span.end)
 
     return on_message

@@ -18,7 +18,7 @@ def announce(notifier: Notifier, batches: Many[SessionBatch], pool: str) -> None
     for batch in batches:
         if not batch.events:
             continue
-        publications += [Publication(e.session_id, e.sequence, envelope_of(e)) for e in batch.events]
+        publications += [Publication(e.session_id, e.sequence, envelope_of(e), e.metadata) for e in batch.events]
         wake = wake or batch.startable()
     if publications:
         notifier.publish_events(publications)

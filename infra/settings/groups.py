@@ -240,5 +240,25 @@ class Jwt(Group):
 class Log(Group):
     """What processes write to standard error."""
 
+class Trace(Group):
+    """OpenTelemetry spans (extra `otel`)."""
+
+    export: Literal["off", "otlp", "file"] = Field(
+        default="off", description="spans to a collector (OTEL_EXPORTER_OTLP_ENDPOINT says where), or into a file"
+    )
+    file: Path | None = Field(default=None, description="one JSON object a line, of all processes that name it")
+
+    def path(self) -> Path:
+        """The file for spans."""
+        assert self.file is not None
+        return self.file
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> "Trace":
+        if self.export == "file" and self.file is None:
+            raise ValueError("export = file needs file")
+        return self
+
+
     level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least that is written")
     format: Literal["json", "console"] = Field(default="json", description="json for machines, console for people")

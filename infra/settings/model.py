@@ -15,7 +15,20 @@ from pydantic_settings import (
 )
 
 from domain.errors import TurnlogError
-from infra.settings.groups import Agent, AgentOS, Gateway, Jwt, Limits, Log, Nats, Postgres, Projector, Turn, Worker
+from infra.settings.groups import (
+    Agent,
+    AgentOS,
+    Gateway,
+    Jwt,
+    Limits,
+    Log,
+    Nats,
+    Postgres,
+    Projector,
+    Trace,
+    Turn,
+    Worker,
+)
 
 Role = Literal["gateway", "agent", "worker", "projector"]
 
@@ -69,6 +82,7 @@ class Settings(BaseSettings):
     worker: Worker = Worker()
     projector: Projector = Projector()
     jwt: Jwt = Jwt()
+    trace: Trace = Trace()
     log: Log = Log()
 
     @classmethod

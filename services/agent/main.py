@@ -15,13 +15,15 @@ from infra.postgres.store import PostgresEventStore
 from infra.settings import Settings
 from infra.system import SystemClock
 from infra.telemetry.metrics import Metrics
+from infra.telemetry.traces import Traces
 from services.addresses import bound
 from services.agent.app import create_app
-from services.agent.deps import AgentDeps
 from services.agent.collecting import collect
+from services.agent.deps import AgentDeps
 from services.http_log import HttpLog
 from services.lifecycle import Life, serve
 from services.measuring import measure_broker, measure_outbox, measure_pipeline, measure_pool
+from services.tracing import TracedPipeline, traced
 from services.wiring import open_pipeline, open_pool, open_publisher
 
 log = structlog.get_logger("turnlog.agent")
@@ -31,13 +33,18 @@ _DEADLINE_PART = 0.9
 
 
 async def run(settings: Settings) -> int:
-    """Raises SettingMissing, CannotListen."""
+    """Raises SettingMissing, CannotListen, TracingMissing."""
+    with traced(settings, "agent") as traces:
+        return await _run(settings, traces)
+
+
+async def _run(settings: Settings, traces: Traces | None) -> int:
     secret = settings.service_secret()
     life = Life()
     metrics = Metrics()
     listener = bound(settings.agent.host, settings.agent.port, "TURNLOG_AGENT_PORT")
     async with (
-        open_publisher(settings, "agent") as (broker, notifier),
+        open_publisher(settings, "agent", traces) as (broker, notifier),
         open_pipeline(settings, "agent", notifier) as pipeline,
         open_pool(settings, "agent") as pool,
     ):
@@ -60,26 +67,26 @@ async def run(settings: Settings) -> int:
 
         deps = AgentDeps(
             secret=secret,
-            pipeline=pipeline,
+            pipeline=pipeline if traces is None else TracedPipeline(pipeline, traces),
             store=PostgresEventStore(pool),
             read_models=read_models,
             history=PostgresHistory(pool),
             catalogue=PostgresCatalogue(pool),
             feed_reads=PostgresFeedReads(pool),
             hook_runs=PostgresHookRuns(pool),
+            blobs=blobs,
             clock=SystemClock(),
             metrics=metrics,
             page_bytes=int(settings.limits.replay_page_bytes),
+            attachment_bytes=int(settings.limits.attachment_bytes),
             command_seconds=settings.agent.request_seconds * _DEADLINE_PART,
             ready={"postgres": database, "nats": nats, "draining": life_goes_on},
         )
         with life.signals():
-            blobs=blobs,
             log.info("agent_listens", host=settings.agent.host, port=listener.getsockname()[1])
             async with asyncio.TaskGroup() as tasks:
                 collecting = tasks.create_task(collect(blobs))
                 # At debug: a gateway's line tells of the request that people made.
                 await serve(HttpLog(create_app(deps), metrics.registry, log.debug), listener, life)
                 collecting.cancel()
-            attachment_bytes=int(settings.limits.attachment_bytes),
     return 0

@@ -15,6 +15,7 @@ from infra.postgres.stream_passes import PostgresStreamPasses
 from infra.settings import SettingMissing, Settings
 from infra.system import SystemClock, SystemIds
 from infra.telemetry.metrics import Metrics
+from infra.telemetry.traces import Traces
 from services.addresses import bound
 from services.gateway.agent_client import AgentClient
 from services.gateway.app import create_app
@@ -35,6 +36,7 @@ from services.gateway.user_tokens import UserTokens
 from services.http_log import HttpLog
 from services.lifecycle import Life, serve
 from services.measuring import measure_broker, measure_pool
+from services.tracing import traced
 from services.wiring import open_nats, open_pool
 
 log = structlog.get_logger("turnlog.gateway")
@@ -60,8 +62,8 @@ class UnusableKeys(TurnlogError):
 class SessionSubscriber:
     """The hub knows sessions by plain text."""
 
-    def __init__(self, broker: BrokerConnection) -> None:
-        self._subscriber = NatsSubscriber(broker)
+    def __init__(self, broker: BrokerConnection, traces: Traces | None = None) -> None:
+        self._subscriber = NatsSubscriber(broker, traces)
 
     async def subscribe(self, session_id: str, listener: Listener) -> Subscription:
         return await self._subscriber.subscribe(SessionId(session_id), listener)
@@ -100,7 +102,12 @@ def user_tokens(settings: Settings) -> UserTokens | None:
 
 
 async def run(settings: Settings) -> int:
-    """Raises OpenToAll, SettingMissing, CannotListen."""
+    """Raises OpenToAll, SettingMissing, CannotListen, TracingMissing."""
+    with traced(settings, "gateway") as traces:
+        return await _run(settings, traces)
+
+
+async def _run(settings: Settings, traces: Traces | None) -> int:
     clock, ids, life, metrics = SystemClock(), SystemIds(), Life(), Metrics()
     users = user_tokens(settings)
     client = AgentClient(
@@ -110,6 +117,7 @@ async def run(settings: Settings) -> int:
         unavailable_seconds=settings.agent.unavailable_seconds,
         registry=metrics.registry,
     )
+        traces=traces,
     gateway = settings.gateway
     listener = bound(gateway.host, gateway.port, "TURNLOG_GATEWAY_PORT", gateway.user_timeout_seconds)
     async with (
@@ -118,7 +126,7 @@ async def run(settings: Settings) -> int:
         client as agent,
         open_notifier(broker) as notifier,
         open_live_reader(broker) as reader,
-        Hub(agent, SessionSubscriber(broker), stream_limits(settings), StoredOpenItems(reader, agent)) as hub,
+        Hub(agent, SessionSubscriber(broker, traces), stream_limits(settings), StoredOpenItems(reader, agent)) as hub,
         asyncio.TaskGroup() as tasks,
     ):
         registrations = PostgresRegistrations(pool)
