@@ -38,7 +38,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="agno", tag_field="runtime"):
     """What one checkpoint adds. `transcript`: new messages of the turn's own run, without history; `system`: its system
-    message."""
+    message; `output`: the answer, with the end."""
 
     transcript: list[dict[str, Any]] = []
     system: dict[str, Any] | None = None
@@ -46,17 +46,22 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     step: Step | None = None
     stored: Stored | None = None
     ended: Literal["pause", "interrupted", "end"] | None = None
+    output: str | None = None
 
 
 class Journal(msgspec.Struct, kw_only=True):
     """All entries of a turn, folded. `answered` and `steps` are those of the leg in hand; `stored` is what its last
-    pause or its end left."""
+    pause or its end left; `pauses` counts pauses, of which the log may lack the last; `ended`: nothing is left to do but
+    to say `output`."""
 
     transcript: list[dict[str, Any]] = []
     system: dict[str, Any] | None = None
     answered: dict[str, dict[int, Answered]] = {}
     steps: list[Step] = []
     stored: Stored | None = None
+    pauses: int = 0
+    ended: bool = False
+    output: str | None = None
 
     def add(self, entry: Entry) -> None:
         """Fold one more."""
@@ -72,6 +77,8 @@ class Journal(msgspec.Struct, kw_only=True):
             # What follows is another leg, which starts from the rows.
             self.answered = {}
             self.steps = []
+            self.pauses += 1
+        self.ended, self.output = entry.ended == "end", entry.output
 
 
 _entries = msgspec.json.Decoder(Entry)

@@ -44,8 +44,15 @@ class AgnoLoop:
 
     async def run(self) -> None:
         """To the end, a pause, an error or an interrupt."""
+        if self._journal.ended:
+            # The worker died between the last checkpoint and the end.
+            await self._conductor.emit(frames.Completed(output=self._journal.output))
+            return
         self._check_steps()
         self._fill_store()
+        if self._journal.pauses > len(self._execution.pauses):
+            await self._ask(self._from_store())
+            return
         released = asyncio.Event()
         loop = asyncio.get_running_loop()
         work = asyncio.create_task(self._work(), name=f"agno {self._execution.turn_id}")
@@ -176,12 +183,13 @@ class AgnoLoop:
         return None
 
     async def _paused(self, output: Any) -> None:
-        items = self._conductor.items
-        ask = answers.of_workflow if self._kind == "workflow" else answers.of_run
-        requirements = ask(output, items)
         entry = self._top.entry(self._messages(output), stored=self._top.stored(self._store), ended="pause")
         await self._conductor.emit(self._conductor.checkpoint(entry, "pause"))
-        await self._conductor.emit(frames.Paused(requirements=requirements))
+        await self._ask(output)
+
+    async def _ask(self, output: Any) -> None:
+        ask = answers.of_workflow if self._kind == "workflow" else answers.of_run
+        await self._conductor.emit(frames.Paused(requirements=ask(output, self._conductor.items)))
 
     async def _ended(self, output: Any) -> None:
         messages = self._messages(output)
@@ -192,7 +200,7 @@ class AgnoLoop:
         await self._tell("SessionState", getattr(output, "session_state", None) or self._store.state())
         metrics = getattr(output, "metrics", None)
         await self._tell("RunMetrics", None if metrics is None else metrics.to_dict())
-        entry = self._top.entry(messages, stored=self._bare(), ended="end")
+        entry = self._top.entry(messages, stored=self._bare(), ended="end", output=text)
         await self._conductor.emit(self._conductor.checkpoint(entry, "end"))
         await self._conductor.emit(frames.Completed(output=text))
 

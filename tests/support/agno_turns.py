@@ -1,0 +1,173 @@
+"""Turns of Agno components on the store in memory: each leg on a component and a runtime of its own, as in another
+process, and crashes behind any command of the executor."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from domain import commands, replies
+from domain.commands import Command
+from domain.errors import NothingToClaim, StaleFence
+from domain.ids import CommandKey, TurnId
+from domain.parts import Answer, TextPart
+from domain.ports import Outcome
+from infra.system import SystemIds
+from services.worker.executor.executor import Executor
+from services.worker.hooks.hook import Hooks
+from services.worker.runtimes.agno import AgnoRuntime
+from services.worker.runtimes.agno.journal import Entry
+from tests.support.collector import WORKER, Collector
+from tests.support.execution import Bench
+
+_entries = msgspec.json.Decoder(Entry)
+
+
+class Mortal(Collector):
+    """After `left` more commands of an executor nothing of it is committed any more; `dead` is set then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+        self.dead = asyncio.Event()
+        self.buried = asyncio.Event()
+
+    async def execute(self, command: Command, *, deadline: float | None = None) -> Outcome:
+        if isinstance(command, commands.ExecutorCommand) and self.left is not None:
+            if self.left == 0:
+                self.dead.set()
+                await self.buried.wait()
+                raise StaleFence()
+            self.left -= 1
+        return await super().execute(command, deadline=deadline)
+
+
+class Turns:
+    """One session. `make` builds the component: called anew for each leg."""
+
+    def __init__(self, make: Callable[[], Any], *, hooks_in_background: bool = False, **runtime: Any) -> None:
+        self._make = make
+        self._options = {"hooks_in_background": hooks_in_background, **runtime}
+        self.bench = Bench(self._runtime())
+        self.store = self.bench.store = Mortal()
+        self._ids = SystemIds()
+
+    def _runtime(self) -> AgnoRuntime:
+        return AgnoRuntime(self._make(), "x", **self._options)
+
+    def fresh(self, claim: replies.ClaimedTurn) -> Executor:
+        """An executor in another process."""
+        self.bench.runtime = runtime = self._runtime()
+        self.bench.hooks = getattr(runtime, "hooks", Hooks())
+        return self.bench.of(claim)
+
+    async def begin(self, text: str = "go", **options: Any) -> Executor:
+        """A turn submitted and claimed."""
+        if not self.store.events:
+            await self.store.create()
+        turn_id = TurnId(self._ids.uuid7())
+        await self.store.execute(
+            commands.SubmitTurn(
+                session_id=self.store.session_id,
+                key=CommandKey(turn_id),
+                turn_id=turn_id,
+                input=[TextPart(text)],
+                **options,
+            )
+        )
+        return self.fresh(await self.claim())
+
+    async def run(self, text: str = "go", **options: Any) -> str:
+        """To its end, or its pause."""
+        executor = await self.begin(text, **options)
+        await executor.run()
+        return executor.claim.turn_id
+
+    async def claim(self) -> replies.ClaimedTurn:
+        """For a worker that takes over what another one has left."""
+        claim = await self._claimed()
+        assert claim is not None
+        return claim
+
+    async def try_claim(self) -> Executor | None:
+        """None where recovery has ended the turn."""
+        claim = await self._claimed()
+        return None if claim is None else self.fresh(claim)
+
+    async def _claimed(self) -> replies.ClaimedTurn | None:
+        command = commands.ClaimTurn(
+            session_id=self.store.session_id, key=CommandKey(self._ids.uuid7()), worker_id=WORKER, take_over=True
+        )
+        try:
+            return (await self.store.run(command, replies.ClaimReply)).claim
+        except NothingToClaim:
+            return None
+
+    async def give(self, turn: str, answers: dict[str, Answer]) -> None:
+        """People answer."""
+        command = commands.ContinueTurn(
+            session_id=self.store.session_id, key=CommandKey(self._ids.uuid7()), turn_id=TurnId(turn), answers=answers
+        )
+        await self.store.execute(command)
+
+    async def answer(self, turn: str, answers: dict[str, Answer]) -> None:
+        """People answer, and another process goes on."""
+        await self.give(turn, answers)
+        await self.take_over()
+
+    async def die_after(self, executor: Executor, count: int) -> bool:
+        """Lose the worker when so many of its commands are committed. False where it came to its end before."""
+        self.store.left, self.store.dead, self.store.buried = count, asyncio.Event(), asyncio.Event()
+        running = asyncio.create_task(executor.run())
+        dying = asyncio.create_task(self.store.dead.wait())
+        await asyncio.wait((running, dying), return_when=asyncio.FIRST_COMPLETED)
+        died = not running.done()
+        executor.lost()
+        self.store.buried.set()
+        await running
+        dying.cancel()
+        self.store.left = None
+        if died:
+            self.store.state.claim = None
+        return died
+
+    async def take_over(self) -> None:
+        """The next leg or attempt, to its end or pause."""
+        executor = await self.try_claim()
+        if executor is not None:
+            await executor.run()
+
+    # What the log says -----------------------------------------------------------------------------------------------
+
+    def end(self, turn: str) -> Any:
+        """Its terminal event, or its pause."""
+        return [e for e in self.store.events if e.turn_id == turn and e.type.startswith("turn.")][-1].event()
+
+    def output(self, turn: str) -> str:
+        (done,) = self.store.data(turn, "turn.completed")
+        return str(done.output)
+
+    def asks(self, turn: str) -> list[Any]:
+        """Requirements of the last pause."""
+        return list(self.store.data(turn, "turn.paused")[-1].requirements)
+
+    def results(self, turn: str) -> list[tuple[str, bool]]:
+        return [(one.output, one.is_error) for one in self.store.data(turn, "tool_result.snapshot") if one.final]
+
+    def named(self, turn: str) -> list[str]:
+        """Names of runtime events."""
+        return [event.name for event in self.store.data(turn, "runtime.event")]
+
+    def entries(self, turn: str) -> list[Entry]:
+        """The private state, checkpoint by checkpoint."""
+        found = [e for e in self.store.events if e.turn_id == turn and e.type == "checkpoint.reached"]
+        return [_entries.decode(event.private or b"") for event in found]
+
+
+def yes(**changed: Any) -> Answer:
+    return Answer(approved=True, by="ann", **changed)
+
+
+def no(note: str | None = None) -> Answer:
+    return Answer(approved=False, by="ann", note=note)
