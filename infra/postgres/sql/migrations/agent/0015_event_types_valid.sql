@@ -1,0 +1,2 @@
+-- Reads the whole table once, without keeping anybody from writing.
+ALTER TABLE events VALIDATE CONSTRAINT events_type_is_a_name;
