@@ -1,13 +1,9 @@
 """Lesson 5: hooks that the answer does not wait for: all of an agent's, or those that say so. They are durable: a job
 that a killed worker had is done by another."""
 
-import asyncio
 from typing import Any
 
-from agno.client import AgentOSClient
-from talk import AGENTOS, GATEWAY, get, http, until
-
-client = AgentOSClient(base_url=AGENTOS)
+from talk import GATEWAY, get, http, post, until
 
 
 def jobs(session_id: str) -> Any:
@@ -30,16 +26,17 @@ def done(session_id: str, run_id: str, *names: str) -> None:
         print(f"{name}: {found[name].get('result')}")
 
 
-async def main() -> None:
+def main() -> None:
     for agent, background in (
         ("global-hooks-agent", ("note_request", "measure_answer")),
         ("mixed-hooks-agent", ("notify", "second judge")),
     ):
         session = f"{agent}-session"
-        run = await client.run_agent(agent, message="Explain hooks in one sentence.", session_id=session)
-        assert run.status == "COMPLETED", run
-        print(f"{agent} has answered:", run.content)
-        done(session, str(run.run_id), *background)
+        message = "Explain hooks in one sentence."
+        run = post(f"/agents/{agent}/runs", message=message, session_id=session, stream="false")
+        assert run["status"] == "COMPLETED", run
+        print(f"{agent} has answered:", run["content"])
+        done(session, run["run_id"], *background)
 
     # What a judge found is kept.
     found = until(
@@ -50,4 +47,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
