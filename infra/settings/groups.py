@@ -139,6 +139,9 @@ class Gateway(Group):
     user_timeout_seconds: PositiveSeconds = Field(
         default=30.0, description="TCP_USER_TIMEOUT: a peer that is gone is noticed"
     )
+    stream_seconds: PositiveSeconds = Field(
+        default=1_800.0, description="how long a stream lasts, and up to a fifth longer; its client comes back"
+    )
     drain_seconds: Seconds = Field(
         default=0.0, description="over which streams are closed at the end (25 in production)"
     )

@@ -80,6 +80,7 @@ def stream_limits(settings: Settings) -> Limits:
         hold_seconds=gateway.hold_seconds,
         recheck_seconds=gateway.recheck_seconds,
         attach_seconds=gateway.attach_seconds,
+        stream_seconds=gateway.stream_seconds,
         linger_seconds=gateway.user_timeout_seconds,
     )
 

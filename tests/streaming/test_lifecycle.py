@@ -29,6 +29,7 @@ async def serving(drain_seconds: float) -> AsyncIterator[tuple[Process, int]]:
         await process.wait()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_exit_within_a_second_after_the_drain_with_peers_that_never_read(number: signal.Signals) -> None:
     loop = asyncio.get_running_loop()

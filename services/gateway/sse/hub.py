@@ -143,9 +143,13 @@ class Hub:
             wait = start + seconds * (number + random.random()) / len(leaving) - loop.time()
             if seconds and wait > 0:
                 await asyncio.sleep(wait)
-            self._farewell((viewer,))
+            self.send_on(viewer)
         # Those that were just being answered when the drain began.
         self._farewell(self._viewers)
+
+    def send_on(self, viewer: Viewer) -> None:
+        """Farewell to one: its client comes back, here or elsewhere, and goes on where it was."""
+        viewer.end(frames.closing("draining", frames.jittered(self.limits.retry_milliseconds)))
 
     def _told_revoked(self, session_id: str) -> None:
         if self.revoked is not None:
@@ -155,7 +159,7 @@ class Hub:
 
     def _farewell(self, viewers: Iterable[Viewer]) -> None:
         for viewer in viewers:
-            viewer.end(frames.closing("draining", frames.jittered(self.limits.retry_milliseconds)))
+            self.send_on(viewer)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> Task[None]:
         """A task of this hub's, which does not outlive it."""

@@ -49,5 +49,9 @@ class Limits:
 
     retry_overloaded_milliseconds: tuple[int, int] = (5_000, 15_000)
 
+    stream_seconds: float = 1_800.0
+    """How long a stream lasts, and up to a fifth longer: balancers get their connections spread anew, and nothing that
+    leaks in a connection leaks for ever. Its client comes back where it was."""
+
     linger_seconds: float = 30.0
     """A peer that has not taken its farewell by then is cut."""

@@ -4,6 +4,7 @@ The status and the head are decided before anything is written, so refusals rais
 """
 
 import asyncio
+import random
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -125,7 +126,7 @@ class _Stream(ASGIResponse):
             viewer = Viewer(peer, cursor, hub.limits.viewer_buffer_bytes)
             peer.write_body(first)
             hub.check(self._session_id, hub.limits.recheck_seconds)
-            with hub.counted(viewer), _expiry(viewer, self._seconds), self._guard(viewer):
+            with hub.counted(viewer), _expiry(viewer, self._seconds), _life(hub, viewer), self._guard(viewer):
                 try:
                     await follow(hub, feed, viewer)
                 except SessionNotFound:
@@ -138,6 +139,18 @@ def _expiry(viewer: Viewer, seconds: float | None) -> Iterator[None]:
         yield
         return
     timer = asyncio.get_running_loop().call_later(max(seconds, 0.0), viewer.end, frames.closing("expired"))
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _life(hub: Hub, viewer: Viewer) -> Iterator[None]:
+    """No stream is for ever. Streams that were opened in one second do not end in one."""
+    timer = asyncio.get_running_loop().call_later(
+        hub.limits.stream_seconds * random.uniform(1.0, 1.2), hub.send_on, viewer
+    )
     try:
         yield
     finally:
