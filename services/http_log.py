@@ -1,5 +1,6 @@
-"""One line and one observation for each HTTP request: method, route template, status, duration. Never a path, a query
-or a header, since these hold ids, tickets and tokens."""
+"""One line and one observation for each HTTP request: method, route template, status, duration; of the gateway also the
+session, turn and sequence that it was about. Never a path, a query or a header, since these hold names, tickets and
+tokens."""
 
 import time
 from collections.abc import Callable

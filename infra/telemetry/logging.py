@@ -24,6 +24,7 @@ _CONTENT = frozenset(
 )  # fmt: skip
 # Libraries log URLs; the browser's ticket stands in one.
 _IN_URL = re.compile(r"(?i)\b((?:ticket|token|secret|password)=)[^&\s\"']+")
+_NAMES = (("session_id", "session"), ("turn_id", "turn"))
 # Keys of structlog's own that are no words of a line.
 _MACHINERY = frozenset({"exc_info", "stack_info", "_record", "_from_structlog"})
 
@@ -39,6 +40,7 @@ def configure(
     output = stream or sys.stderr
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        named,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _Labels(dict(process or {})),
@@ -72,6 +74,15 @@ def configure(
         logging.getLogger(name).setLevel(logging.WARNING)
     # The roles say themselves where they listen and when they end.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def named(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Processor: a line names its session and turn by these words, however its writer did; what the writer said wins
+    over what the request was about."""
+    for said, name in _NAMES:
+        if said in line:
+            line[name] = line.pop(said)
+    return line
 
 
 def redact(_logger: object, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

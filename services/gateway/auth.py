@@ -7,6 +7,7 @@ Each finds registrations in its own way; somebody else's session and one that do
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 from litestar.connection import ASGIConnection
 
 from domain.clock import Clock
@@ -168,4 +169,6 @@ class Authenticator:
         found = None if external_id_fault(name) is not None else await credential.find(name)
         if found is None:
             raise SessionNotFound()
+        # What is logged of this request from here on says which session it was about.
+        structlog.contextvars.bind_contextvars(session=found.registration.session_id)
         return found

@@ -8,6 +8,7 @@ import hashlib
 import uuid
 
 import msgspec
+import structlog
 
 from domain.commands import ForkTurn, RegenerateTurn, SubmitTurn
 from domain.errors import NotAdmitted
@@ -15,6 +16,14 @@ from infra.postgres.registrations import Owner
 from services.gateway.agent_client import CommandAnswer
 from services.gateway.deps import GatewayDeps
 from services.gateway.rates import RateLimited
+
+
+class _Said(msgspec.Struct, frozen=True):
+    turn_id: str
+    sequence: int
+
+
+_decode = msgspec.json.Decoder(_Said).decode
 
 Begin = SubmitTurn | ForkTurn | RegenerateTurn
 
@@ -28,6 +37,13 @@ def owner_key(owner: Owner) -> str:
 async def begin(deps: GatewayDeps, owner: Owner, command: Begin, *, keyed: bool) -> CommandAnswer:
     """The command's answer. `keyed`: the caller chose the key, so it may be known. Raises RateLimited, TooManyTurns and
     what `AgentClient.execute` raises."""
+    answer = await _begun(deps, owner, command, keyed)
+    said = _decode(answer.reply)
+    structlog.contextvars.bind_contextvars(turn=said.turn_id, sequence=said.sequence)
+    return answer
+
+
+async def _begun(deps: GatewayDeps, owner: Owner, command: Begin, keyed: bool) -> CommandAnswer:
     if deps.authenticator.off:  # one person on loopback is their own limit
         return await deps.agent.execute(command)
     try:

@@ -154,7 +154,13 @@ class Slots:
         self._leases.hold(claim)
         self.running[claim.turn_id] = executor
         self.recoveries += claim.reason == "worker_lost"
-        log.info("turn.executes", session=claim.session_id, turn=claim.turn_id, attempt=claim.attempt)
+        log.info(
+            "turn.executes",
+            session=claim.session_id,
+            turn=claim.turn_id,
+            sequence=claim.started_sequence,
+            attempt=claim.attempt,
+        )
         try:
             async with asyncio.TaskGroup() as tasks:
                 # Beside the execution: a turn does not wait for the broker.

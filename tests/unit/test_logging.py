@@ -44,7 +44,21 @@ def test_keys_that_name_secrets_or_content_lose_their_value_at_any_depth() -> No
         "list": [{"session_token": REMOVED}, {"input": REMOVED}],
         "kept": 1,
     }
-    assert (line["event"], line["turn_id"], line["role"], line["level"]) == ("turn_queued", "t1", "gateway", "info")
+    assert (line["event"], line["turn"], line["role"], line["level"]) == ("turn_queued", "t1", "gateway", "info")
+
+
+def test_a_line_names_its_session_turn_and_sequence_whoever_writes_it() -> None:
+    """What the request was about is on every line of it, unless the line is about something else."""
+    stream = io.StringIO()
+    configure(stream=stream)
+    with structlog.contextvars.bound_contextvars(session="s1", turn="t1", sequence=3):
+        structlog.get_logger().info("one")
+        logging.getLogger("some.library").warning("two")
+        structlog.get_logger().info("three", session_id="s2", turn_id="t2", sequence=4)
+    structlog.get_logger().info("four")
+    told = [(line.get("session"), line.get("turn"), line.get("sequence")) for line in lines(stream)]
+    assert told == [("s1", "t1", 3), ("s1", "t1", 3), ("s2", "t2", 4), (None, None, None)]
+    assert "session_id" not in stream.getvalue()
 
 
 def test_lines_of_libraries_go_the_same_way_and_lose_what_stands_in_urls() -> None:

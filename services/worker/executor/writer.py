@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import structlog
 
 from domain import commands, replies
 from domain.errors import Unavailable, VersionMismatch
@@ -14,6 +15,8 @@ from domain.ports import CommandPipeline
 from services.worker.executor.gate import CommitGate
 from services.worker.executor.lease import Lease
 from services.worker.executor.recorder import Recorder
+
+log = structlog.get_logger("turnlog.worker")
 
 _RETRY_SECONDS = 0.1
 
@@ -83,7 +86,15 @@ class Writer:
 
     async def last(self, kind: type[commands.ExecutorCommand], **fields: Any) -> replies.ExecutorReply:
         """The command that ends the leg, with all drafts that are left. Only after `run` has ended."""
-        return await self._send(kind, **fields)
+        reply = await self._send(kind, **fields)
+        log.info(
+            "turn.leaves",
+            session=self._claim.session_id,
+            turn=self._claim.turn_id,
+            sequence=reply.sequence,
+            status=reply.status,
+        )
+        return reply
 
     async def _linger(self) -> None:
         try:
