@@ -1,5 +1,6 @@
 """An Agno model that says what it is told, without a network."""
 
+import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,8 @@ from agno.metrics import MessageMetrics
 from agno.models.base import Model
 from agno.models.message import Message
 from agno.models.response import ModelResponse
+
+_numbers = itertools.count()
 
 Call = tuple[str, dict[str, Any]]
 Said = str | list[Call] | Exception
@@ -25,6 +28,8 @@ class Script(Model):
     says: tuple[Said, ...] = ()
     asked: list[list[tuple[str, str]]] = field(default_factory=list)
     """What it was asked with, request by request: roles and texts."""
+    repeats: bool = False
+    """Its calls have the same ids in each answer, as with some providers."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Script":
         return self
@@ -43,7 +48,7 @@ class Script(Model):
             return
         calls = [
             {
-                "id": f"call_{number}",  # providers repeat them
+                "id": f"call_{number}" if self.repeats else f"call_{next(_numbers)}",
                 "type": "function",
                 "function": {"name": name, "arguments": msgspec.json.encode(arguments).decode()},
             }

@@ -27,8 +27,8 @@ def forget() -> None:
     scripts.clear()
 
 
-def script(name: str, *says: Any) -> Script:
-    made = Script(id=name, says=says)
+def script(name: str, *says: Any, repeats: bool = False) -> Script:
+    made = Script(id=name, says=says, repeats=repeats)
     made.asked = scripts.setdefault(name, made).asked
     return made
 
@@ -52,7 +52,7 @@ def act(q: str) -> str:
 
 def agent() -> Agent:
     first, second = [("look", {"q": "a"}), ("look", {"q": "b"})], [("look", {"q": "c"})]
-    return Agent(id="one", model=script("one", first, second, "all seen"), tools=[look])
+    return Agent(id="one", model=script("one", first, second, "all seen", repeats=True), tools=[look])
 
 
 def careful() -> Agent:
@@ -105,7 +105,7 @@ def _flow(*, again: bool) -> Workflow:
     """Every kind of step. `again`: all of them may run again."""
     mark: Callable[[Any], Any] = idempotent if again else lambda step: step
 
-    def step(name: str) -> Step:
+    def step(name: str) -> Any:
         return Step(name=name, executor=mark(_say(name)))
 
     sayer = Step(
@@ -120,7 +120,7 @@ def _flow(*, again: bool) -> Workflow:
             Loop(name="loop", steps=[step("turning")], max_iterations=2),
             Parallel(step("p1"), step("p2"), name="side"),
             Condition(name="if", evaluator=lambda _: False, steps=[step("then")], else_steps=[step("else")]),
-            Router(name="which", selector=lambda _: [chosen], choices=[chosen := step("chosen"), step("other")]),
+            Router(name="which", selector=lambda _: [chosen], choices=[chosen, step("other")]),
             step("last"),
         ],
     )
@@ -149,12 +149,17 @@ def forget_all() -> None:
         one.asked.clear()
 
 
+STRIDES = [3, pytest.param(1, marks=pytest.mark.soak)]
+"""Behind every third command, or every one."""
+
+
+@pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("make", [agent, coordinate, deep, route, broadcast], ids=lambda make: make.__name__)
-async def test_a_death_behind_any_command_costs_nothing_that_is_recorded(make: Callable[[], Any]) -> None:
+async def test_a_death_behind_any_command_costs_nothing_that_is_recorded(make: Callable[[], Any], stride: int) -> None:
     output, all_requests, everything = await whole(make)
     died, count = True, -1
     while died:
-        count += 1
+        count += stride
         turns = Turns(make)
         executor = await turns.begin()
         died = await turns.die_after(executor, count)
@@ -250,19 +255,21 @@ async def test_a_workflow_with_a_started_step_that_may_not_run_again_ends() -> N
     assert ends.count("turn.failed") > 5
 
 
+@pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_pause_of_a_member_holds_whatever_dies_before_or_after_it(when: str) -> None:
+async def test_a_pause_of_a_member_holds_whatever_dies_before_or_after_it(when: str, stride: int) -> None:
     """Two levels down. Another process asks the same, and goes on; what ran before does not run again after it."""
 
     def make() -> Team:
         says = [("look", {"q": "first"})], [("guarded", {"q": "x"}), ("look", {"q": "side"})], "leaf done"
-        leaf = Agent(id="leaf", role="r", model=script("leaf", *says), tools=[look, _guarded()])
-        inner = Team(id="inner", role="i", model=script("inner", [_to("leaf")], "inner done"), members=[leaf])
+        leaf = Agent(id="leaf", name="leaf", role="r", model=script("leaf", *says), tools=[look, _guarded()])
+        says_inner = script("inner", [_to("leaf")], "inner done")
+        inner = Team(id="inner", name="inner", role="i", model=says_inner, members=[leaf])
         return Team(id="top", model=script("top", [_to("inner")], "all done"), members=[inner])
 
     died, count = True, -1
     while died:
-        count += 1
+        count += stride
         forget_all()
         turns = Turns(make)
         if when == "before":
@@ -299,6 +306,9 @@ async def test_a_pause_of_a_member_holds_whatever_dies_before_or_after_it(when: 
         assert turns.store.types(turn)[-1] == "turn.completed", (count, turns.end(turn))
         assert turns.output(turn).strip() == "all done"
         assert ran == ["guarded x"]
+        for leader, member in (("inner", "leaf"), ("top", "inner")):
+            assert f"[{member}]: {member} done" in scripts[leader].asked[-1][-1][1], "who delegates gets the answer"
+        assert not any(failed for _, failed in turns.results(turn))
     assert count > 5
 
 

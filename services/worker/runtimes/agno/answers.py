@@ -24,7 +24,10 @@ _CHANGED = (
 
 def of_run(output: Any, items: Items) -> list[Requirement]:
     """What a paused agent or team asks."""
-    return [_of_tool(one, items, output.run_id) for one in output.requirements or [] if not one.is_resolved()]
+    requirements = output.requirements or []
+    names = _names(requirements, items, output.run_id)
+    asked = zip(requirements, names, strict=True)
+    return [_of_tool(one, name, items, output.run_id) for one, name in asked if not one.is_resolved()]
 
 
 def of_workflow(output: Any, items: Items) -> list[Requirement]:
@@ -33,13 +36,28 @@ def of_workflow(output: Any, items: Items) -> list[Requirement]:
     for step in (output.step_requirements or [])[-1:]:
         if step.requires_executor_input:
             tools = [_as_requirement(one) for one in step.executor_requirements or []]
-            asked += [_of_tool(tool, items, step.executor_run_id, step) for tool in tools if not tool.is_resolved()]
+            for tool, name in zip(tools, _names(tools, items, step.executor_run_id), strict=True):
+                if not tool.is_resolved():
+                    asked.append(_of_tool(tool, name, items, step.executor_run_id, step))
         elif not step.is_resolved:
             asked.append(_of_step(step))
     return asked
 
 
-def _of_tool(one: RunRequirement, items: Items, run_id: str | None, step: StepRequirement | None = None) -> Requirement:
+def _names(requirements: Sequence[RunRequirement], items: Items, run_id: str | None) -> list[str]:
+    """What each is asked by: the id of its call. Members' providers may give several calls one id: then that of its
+    item."""
+    ids = [(one.tool_execution and one.tool_execution.tool_call_id) or one.id for one in requirements]
+    calls = [items.get(one.member_run_id or run_id or "", {}) for one in requirements]
+    return [
+        name if ids.count(name) == 1 else known.get(name) or one.id
+        for one, name, known in zip(requirements, ids, calls, strict=True)
+    ]
+
+
+def _of_tool(
+    one: RunRequirement, name: str, items: Items, run_id: str | None, step: StepRequirement | None = None
+) -> Requirement:
     tool = one.tool_execution or ToolExecution()
     kind = kind_of(tool)
     told: dict[str, Any] = {
@@ -60,7 +78,7 @@ def _of_tool(one: RunRequirement, items: Items, run_id: str | None, step: StepRe
     told = {key: value for key, value in told.items() if value is not None}
     calls = items.get(one.member_run_id or run_id or "", {})
     return Requirement(
-        tool_call_id=tool.tool_call_id or one.id,
+        tool_call_id=name,
         kind=kind,
         tool_name=tool.tool_name or "",
         arguments=plain(tool.tool_args or {}, f"the arguments of {tool.tool_name}"),
@@ -96,32 +114,30 @@ def kind_of(tool: ToolExecution) -> Literal["approval", "input", "external"]:
     return "external" if tool.external_execution_required else "approval"
 
 
-def answer_run(run: Any, answers: Mapping[str, Answer]) -> list[RunRequirement]:
+def answer_run(run: Any, answers: Mapping[str, Answer], items: Items) -> list[RunRequirement]:
     """Put people's answers into a paused run's requirements and tools, which are copies of each other there."""
     requirements = [_as_requirement(one) for one in run.requirements or []]
-    answered: dict[str, ToolExecution] = {}
-    for one in requirements:
-        if one.tool_execution is None:
+    answered: dict[tuple[str | None, str | None], ToolExecution] = {}
+    for one, name in zip(requirements, _names(requirements, items, run.run_id), strict=True):
+        if one.tool_execution is None or name not in answers:
             continue
-        answer = answers.get(one.tool_execution.tool_call_id or one.id)
-        if answer is not None:
-            _answer_tool(one, answer)
-            answered[one.tool_execution.tool_call_id or ""] = one.tool_execution
+        _answer_tool(one, answers[name])
+        if one.member_run_id in (None, run.run_id):
+            answered[one.tool_execution.tool_call_id, one.tool_execution.tool_name] = one.tool_execution
     run.requirements = requirements
     if run.tools:
-        run.tools = [answered.get(tool.tool_call_id or "", tool) for tool in run.tools]
+        run.tools = [answered.get((tool.tool_call_id, tool.tool_name), tool) for tool in run.tools]
     return requirements
 
 
-def answer_workflow(run: Any, answers: Mapping[str, Answer]) -> None:
+def answer_workflow(run: Any, answers: Mapping[str, Answer], items: Items) -> None:
     """The same for a workflow."""
     for step in (run.step_requirements or [])[-1:]:
         if step.requires_executor_input:
             tools = [_as_requirement(one) for one in step.executor_requirements or []]
-            for one in tools:
-                answer = answers.get((one.tool_execution and one.tool_execution.tool_call_id) or one.id)
-                if answer is not None:
-                    _answer_tool(one, answer)
+            for one, name in zip(tools, _names(tools, items, step.executor_run_id), strict=True):
+                if name in answers:
+                    _answer_tool(one, answers[name])
             step.executor_requirements = [one.to_dict() for one in tools]
         elif step.step_id in answers:
             _answer_step(step, answers[step.step_id])

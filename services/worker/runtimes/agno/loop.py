@@ -152,9 +152,9 @@ class AgnoLoop:
             raise RuntimeFailed("agent_error", "The paused run is gone.")
         given = answers.by_call(self._execution.pauses)
         if self._kind == "workflow":
-            answers.answer_workflow(run, given)
+            answers.answer_workflow(run, given, self._conductor.items)
             return lambda: made.acontinue_run(run, stream=True, stream_events=True)
-        requirements = answers.answer_run(run, given)
+        requirements = answers.answer_run(run, given, self._conductor.items)
         keep = ("stream", "stream_events", "session_id", "yield_run_output", "dependencies", "metadata")
         rest = {key: value for key, value in common.items() if key in keep}
         if self._kind == "team":
