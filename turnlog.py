@@ -30,8 +30,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from domain.parts import Answer, FilePart, Part, Requirement, TextPart
+from domain.runtime import Attachments, NoAttachments
 from services.worker.hooks.declared import Hook, Hooked, HookRun, Refused, evaluation, guardrail, hook, hooked, webhook
 from services.worker.hooks.signing import verify_webhook
+from services.worker.hooks.unpack_archives import unpack_archives
 
 __all__ = [
     "IDEMPOTENT",
@@ -61,6 +63,7 @@ __all__ = [
     "hook",
     "hooked",
     "idempotent",
+    "unpack_archives",
     "verify_webhook",
     "webhook",
 ]
@@ -156,12 +159,14 @@ class Pause:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
-    """One message of the past. An assistant's may have tool calls, a tool's names the call it answers."""
+    """One message of the past. An assistant's may have tool calls, a tool's names the call it answers, a user's may
+    have files, which `Turn.read` reads."""
 
     role: Literal["user", "assistant", "tool"]
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    files: tuple[FilePart, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,6 +183,16 @@ class Turn:
     attempt: int
     recorded: Mapping[str, ToolResult]
     context_version: str | None = None
+    attachments: Attachments = field(default=NoAttachments(), repr=False, compare=False)
+
+    @property
+    def files(self) -> list[FilePart]:
+        """The files among the parts."""
+        return [part for part in self.parts if isinstance(part, FilePart)]
+
+    async def read(self, part: FilePart) -> bytes:
+        """The content of a file, all of it. It fails the turn where the file is gone, or larger than is allowed."""
+        return await self.attachments.read(part)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from domain.commands import Answered
 from domain.frames import RuntimeFrame
 from domain.history import PastTurn
 from domain.ids import SessionId, TurnId
-from domain.parts import Answer, Part, Requirement
+from domain.parts import Answer, FilePart, Part, Requirement
 
 
 class RuntimeFailed(Exception):
@@ -84,6 +84,46 @@ class Interrupt(Protocol):
         ...
 
 
+class ArchiveBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What an archive may hold: so many files, so many bytes unpacked, unpacked bytes for a packed one."""
+
+    entries: int = 200
+    unpacked_bytes: int = 100 * 1024 * 1024
+    ratio: int = 100
+
+
+class Attachments(Protocol):
+    """The content of files that inputs name. `file_bytes`: of one at most; `all_bytes`: of all that an execution should
+    have in memory at once."""
+
+    file_bytes: int
+    all_bytes: int
+    archive: ArchiveBounds
+
+    async def read(self, part: FilePart) -> bytes:
+        """The whole content. Waits for a store that is away. Raises RuntimeFailed where it is gone, or too large."""
+        ...
+
+    async def keep(self, content: bytes, *, name: str | None = None, media_type: str | None = None) -> FilePart:
+        """Store it, so that an input may name it soon. Raises as `read`."""
+        ...
+
+
+class NoAttachments:
+    """Implements `Attachments` where there are none."""
+
+    file_bytes = all_bytes = 0
+    archive = ArchiveBounds()
+
+    async def read(self, part: FilePart) -> bytes:
+        """Raises RuntimeFailed."""
+        raise RuntimeFailed("agent_error", "Attachments cannot be read here.")
+
+    async def keep(self, content: bytes, *, name: str | None = None, media_type: str | None = None) -> FilePart:
+        """Raises RuntimeFailed."""
+        raise RuntimeFailed("agent_error", "Attachments cannot be kept here.")
+
+
 class Execution(Protocol):
     """One leg of one attempt, as the runtime sees it."""
 
@@ -107,6 +147,7 @@ class Execution(Protocol):
     tool_result_bytes: int
     gate: Gate
     interrupt: Interrupt
+    attachments: Attachments
 
     def new_id(self) -> str:
         """A fresh id for an item."""

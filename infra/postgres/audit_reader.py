@@ -117,9 +117,12 @@ class AuditReader:
         rows = await self._connection.fetch(_SQL["hashes_at"], [s for s, _ in places], [n for _, n in places])
         return [row["hash"] for row in rows]
 
-    async def missing_blobs(self, digests: Many[bytes]) -> list[bytes]:
-        """Those of them that are not stored."""
-        return [row["sha256"] for row in await self._connection.fetch(_SQL["missing_blobs"], list(digests))]
+    async def loose_blobs(self, places: Many[tuple[str, str]]) -> list[tuple[tuple[str, str], bool]]:
+        """Those pairs of a session and an attachment (SHA-256 in hex) that are not noted as belonging together, and
+        whether the attachment is stored."""
+        sessions, names = [session for session, _ in places], [bytes.fromhex(name) for _, name in places]
+        rows = await self._connection.fetch(_SQL["loose_blobs"], sessions, names)
+        return [((row["session_id"], row["sha256"].hex()), row["stored"]) for row in rows]
 
     async def damaged_blobs(self) -> AsyncIterator[str]:
         """Names of stored attachments whose content has another digest or size than it should, in hex."""

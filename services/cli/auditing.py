@@ -89,21 +89,27 @@ async def audit_database(dsn: str, ids: SessionIds | None, parallel: int, progre
 
 async def _audit(dsn: str, ids: SessionIds) -> Totals:
     totals = Totals()
-    named: dict[str, tuple[str, int]] = {}
+    named: dict[tuple[str, str], int] = {}
     async with open_audit_reader(dsn) as reader:
         async for report in audit_range(reader, ids):
             totals.add(report)
-            named |= {blob: (report.session_id, at) for blob, at in report.blobs.items() if at > report.erased_to}
-        for name in await _missing(reader, list(named)):
-            totals.findings.append(Finding(*named[name], "blobs", "an attachment that this input names is not stored"))
+            session_id = report.session_id
+            named |= {(session_id, blob): at for blob, at in report.blobs.items() if at > report.erased_to}
+        totals.findings += await _attachments(reader, named)
     return totals
 
 
-async def _missing(reader: AuditReader, names: list[str]) -> list[str]:
-    """Names of attachments that are not stored; what is no SHA-256 is none's name."""
-    possible = [name for name in names if _SHA256.fullmatch(name)]
-    missing = await reader.missing_blobs([bytes.fromhex(name) for name in possible]) if possible else []
-    return [name for name in names if name not in possible] + [digest.hex() for digest in missing]
+async def _attachments(reader: AuditReader, named: dict[tuple[str, str], int]) -> list[Finding]:
+    """Attachments that are not stored, or that the erase of another session would take away; what is no SHA-256 is
+    none's name. `named`: by session and name, the sequence of an input that names it."""
+    found = [place for place in named if not _SHA256.fullmatch(place[1])]
+    possible = [place for place in named if _SHA256.fullmatch(place[1])]
+    loose = await reader.loose_blobs(possible) if possible else []
+    lacks = "an attachment that this input names is not stored"
+    unheld = "an attachment that this input names is not noted as named: it may be taken away"
+    return [Finding(place[0], named[place], "blobs", lacks) for place in found] + [
+        Finding(place[0], named[place], "blobs", unheld if stored else lacks) for place, stored in loose
+    ]
 
 
 def _audit_in_child(dsn: str, ids: SessionIds) -> Totals:

@@ -3,15 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 
 from domain.errors import Unavailable, VersionMismatch
 from domain.ids import WorkerId
+from domain.runtime import ArchiveBounds
 from infra.nats.notifier import open_notifier
 from infra.nats.streams import open_streams
 from infra.nats.subscriber import NatsSubscriber
 from infra.nats.work_queue import HookQueue, Job
+from infra.postgres.blobs import PostgresBlobs
 from infra.postgres.catalogue import AgentEntry, PostgresCatalogue
 from infra.postgres.history import PostgresHistory
 from infra.postgres.hook_jobs import PostgresHookJobs
@@ -23,6 +26,7 @@ from services.lifecycle import Life
 from services.measuring import measure_broker, measure_outbox, measure_pipeline, measure_pool, served
 from services.wiring import open_nats, open_pipeline, open_pool
 from services.worker.agents import LoadedAgent, load_agents
+from services.worker.attachments import StoredAttachments
 from services.worker.claims import Claims
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.executor import Tools
@@ -63,6 +67,20 @@ def job_bounds(settings: Settings) -> JobBounds:
     )
 
 
+def attachment_bounds(settings: Settings) -> dict[str, Any]:
+    """Sizes of attachments, and of what archives among them hold."""
+    limits = settings.limits
+    return {
+        "file_bytes": int(limits.attachment_bytes),
+        "all_bytes": int(limits.attachments_bytes),
+        "archive": ArchiveBounds(
+            entries=limits.archive_entries,
+            unpacked_bytes=int(limits.archive_unpacked_bytes),
+            ratio=limits.archive_ratio,
+        ),
+    }
+
+
 async def run(settings: Settings) -> int:
     """Raises SettingMissing, UnloadableObject, and whatever a user's module raises while it is imported."""
     settings.dsn("worker")
@@ -89,6 +107,7 @@ async def run(settings: Settings) -> int:
                 on_lost=lambda turn_id: slots.lost(turn_id),
                 on_interrupted=lambda turn_id: slots.interrupt(turn_id),
             )
+            attachments = StoredAttachments(PostgresBlobs(pool), **attachment_bounds(settings))
             tools = Tools(
                 pipeline=pipeline,
                 turn_log=PostgresHistory(pool),
@@ -98,10 +117,12 @@ async def run(settings: Settings) -> int:
                 ids=ids,
                 bounds=bounds(settings),
                 tell_hook=lambda job, agent_id: queue.tell(Job(job.job_id, agent_id, job.hook), first=True),
+                attachments=attachments,
             )
             hooks = {agent.agent_id: agent.hooks for agent in agents}
             queue = HookQueue(broker, notifier.outbox, settings.turn.lease_seconds)
-            jobs = Jobs(hooks, PostgresHookJobs(pool), queue, pipeline, tools.turn_log, job_bounds(settings))
+            told = (tools.turn_log, job_bounds(settings), attachments)
+            jobs = Jobs(hooks, PostgresHookJobs(pool), queue, pipeline, *told)
             runtimes = {agent.agent_id: agent.runtime for agent in agents}
             slots = Slots(worker_id, runtimes, tools, leases, subscriber, hooks, count=settings.worker.slots)
             claims = Claims(

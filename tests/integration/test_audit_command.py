@@ -62,12 +62,16 @@ async def test_damaged_and_missing_attachments_are_found_and_nothing_else(
     for name in names:
         written.submit(also=[FilePart(name, media_type="text/plain", name="a.txt", bytes=300)])
     whole = Copy(written.session_id, written.events, written.stored(), written.head())
-    await put(superuser, [whole])
     for name, content in zip(names, contents, strict=True):
         digest = bytes.fromhex(name)
         await superuser.execute("INSERT INTO blobs VALUES ($1, 'text/plain', $2, now())", digest, len(content))
         for chunk, piece in enumerate((content[:200], content[200:])):
             await superuser.execute("INSERT INTO blob_chunks VALUES ($1, $2, $3)", digest, chunk, piece)
+    await put(superuser, [whole])
+    # Put there without triggers, so that nothing has noted what these events name.
+    code, out, _ = await typed(capsys, "audit")
+    assert (code, out.count("is not noted as named")) == (1, 3)
+    await superuser.execute("INSERT INTO blob_references SELECT $1::text::uuid, sha256 FROM blobs", written.session_id)
     assert (await typed(capsys, "audit"))[0] == 0
 
     async def found() -> list[tuple[str, int, str, bool]]:
@@ -83,7 +87,9 @@ async def test_damaged_and_missing_attachments_are_found_and_nothing_else(
     assert await found() == [("", 0, "blobs", True)]
     await superuser.execute("DELETE FROM blob_chunks WHERE sha256 = $1 AND chunk = 1", second)
     assert await found() == [("", 0, "blobs", True)]
-    await superuser.execute("DELETE FROM blob_chunks WHERE sha256 = $1", second)
+    await superuser.execute("UPDATE blob_chunks SET content = $2 WHERE sha256 = $1", second, contents[1])
+    await superuser.execute("DELETE FROM blob_references WHERE sha256 = $1", second)
+    assert await found() == [(written.session_id, 3, "blobs", False)]
     await superuser.execute("DELETE FROM blobs WHERE sha256 = $1", second)
     assert await found() == [(written.session_id, 3, "blobs", False)]
 
@@ -189,7 +195,7 @@ async def test_an_unknown_session_is_said_to_be_none(superuser: Any, capsys: pyt
 async def test_a_database_that_cannot_be_read_is_one_line(
     superuser: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await superuser.execute("DROP TABLE blob_chunks, blobs, command_log")
+    await superuser.execute("DROP TABLE blob_chunks, blob_references, blobs, command_log")
     code, _, err = await typed(capsys, "audit")
     assert (code, err.count("\n"), 'relation "command_log" does not exist' in err) == (2, 1, True)
     monkeypatch.setenv("TURNLOG_POSTGRES_PROJECTOR", "postgresql://nobody:x@127.0.0.1:1/none")

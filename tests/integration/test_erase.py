@@ -26,6 +26,7 @@ from domain.ids import FrameNumber, Generation, Ordinal, SessionId, TurnId
 from domain.parts import Answer, Failure, FilePart, Requirement, TextPart
 from domain.replies import ExecutorReply, QueuedReply, SessionReply
 from infra.postgres.audit_reader import SessionIds, open_audit_reader
+from infra.postgres.blobs import PostgresBlobs
 from infra.postgres.feed import PostgresFeed
 from infra.postgres.feed_slots import PostgresFeedSlots
 from infra.postgres.pool import create_pool
@@ -57,6 +58,7 @@ async def admin(database: Database) -> AsyncIterator[Any]:
 async def stand(database: Database) -> AsyncIterator[Stand]:
     reads = await create_pool(await database.dsn_of("turnlog_worker"), size=2)
     async with postgres_stand(await database.dsn_of("turnlog_agent"), reads) as made:
+        assert await PostgresBlobs(reads).keep(MARK.encode(), "text/plain") == FILE.hex()
         yield made
     await reads.close()
 
@@ -139,8 +141,6 @@ async def erase(stand: Stand, session: SessionId) -> SessionReply:
 
 async def test_what_was_written_is_nowhere_and_the_audit_is_clean(database: Database, stand: Stand, admin: Any) -> None:
     session, other = await written(stand, MARK), await written(stand, "borneo")
-    await admin.execute("INSERT INTO blobs VALUES ($1, 'text/plain', 8, now())", FILE)
-    await admin.execute("INSERT INTO blob_chunks VALUES ($1, 0, $2)", FILE, MARK.encode())
     pool = await create_pool(await database.dsn_of("turnlog_projector"), size=6)
     projections = feed_projections()
     async with running(pool, *projections):
@@ -168,8 +168,10 @@ async def test_what_was_written_is_nowhere_and_the_audit_is_clean(database: Data
     assert (report.findings, report.erased_to, report.judged_to) == ([], len(before), len(after))
     assert (await audited(database, other)).erased_to == 0
     assert "public.messages" in await holding(admin, "borneo")
-    # The file is named by the other session as well; with that erased, too, it goes.
+    # The file is named by the other session as well, and not even a superuser takes it away; with that erased it goes.
     assert await admin.fetchval("SELECT count(*) FROM blobs") == 1
+    with pytest.raises(asyncpg.ForeignKeyViolationError):
+        await admin.execute("DELETE FROM blobs")
     await erase(stand, other)
     assert await admin.fetchval("SELECT count(*) FROM blobs") == 0
     assert await holding(admin, MARK) == set()

@@ -1,5 +1,6 @@
 """A read model rebuilt from event zero has byte for byte the same rows, columns of every type included."""
 
+import hashlib
 from typing import Any, cast
 
 import asyncpg
@@ -16,6 +17,7 @@ from domain.parts import Answer, Failure, FilePart, Requirement, TextPart
 from domain.ports import AppliedEvent, SessionChange, Transaction
 from domain.session import SessionState, evolve
 from domain.turn import Turn
+from infra.postgres.blobs import PostgresBlobs
 from infra.postgres.pool import create_pool, prepare
 from infra.postgres.read_models import PostgresReadModels
 from infra.postgres.rows import event_of
@@ -26,6 +28,8 @@ from tests.support.stand import Stand, open_pipeline, postgres_stand
 
 pytestmark = pytest.mark.every_postgres
 
+FILE = hashlib.sha256(b"abc").hexdigest()
+
 
 async def _live(stand: Stand) -> SessionId:
     """A session in which everything happens that a read model shows."""
@@ -35,7 +39,7 @@ async def _live(stand: Stand) -> SessionId:
     turn_id = TurnId(claim.turn_id)
     message, first, more, extra = (stand.ids.uuid7() for _ in range(4))
     base: dict[str, Any] = {"attempt": claim.attempt}
-    rewritten = InputRewritten(by="hook", input=[TextPart("other"), FilePart("ab", "text/plain", "n", 3)])
+    rewritten = InputRewritten(by="hook", input=[TextPart("other"), FilePart(FILE, "text/plain", "n", 3)])
     events = [
         Draft(rewritten, turn_id),
         stand.text(claim, "first ", 1, message_id=message, item_id=first),
@@ -122,6 +126,7 @@ async def test_a_rebuild_from_event_zero_gives_the_same_rows_whatever_the_page(d
     dsn = await database.dsn_of("turnlog_worker")
     pool = await create_pool(dsn, size=2)
     async with postgres_stand(dsn, pool) as stand:
+        await PostgresBlobs(pool).keep(b"abc")
         session = await _live(stand)
     connection = await asyncpg.connect(dsn)
     await prepare(connection)
@@ -139,6 +144,7 @@ async def test_messages_say_what_is_left_after_items_and_turns_were_superseded(d
     dsn = await database.dsn_of("turnlog_worker")
     pool = await create_pool(dsn, size=2)
     async with postgres_stand(dsn, pool) as stand:
+        await PostgresBlobs(pool).keep(b"abc")
         session = await _live(stand)
         page = await PostgresReadModels(pool).messages(session, limit=100)
         turns = (await PostgresReadModels(pool).turns(session)).items
@@ -176,6 +182,7 @@ async def test_pages_of_messages_meet_without_gap_or_repeat_in_both_directions(d
     dsn = await database.dsn_of("turnlog_worker")
     pool = await create_pool(dsn, size=2)
     async with postgres_stand(dsn, pool) as stand:
+        await PostgresBlobs(pool).keep(b"abc")
         session = await _live(stand)
         reads = PostgresReadModels(pool)
         everything = [m.message_id for m in (await reads.messages(session, limit=100)).items]

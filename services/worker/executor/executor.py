@@ -15,7 +15,7 @@ from domain.history import TurnLog
 from domain.ids import SessionId, WorkerId
 from domain.parts import Failure, Part
 from domain.ports import CommandPipeline, Notifier
-from domain.runtime import Runtime
+from domain.runtime import Attachments, NoAttachments, Runtime
 from domain.texts import made_safe
 from services.worker.executor.asking import askable
 from services.worker.executor.bounds import Bounds
@@ -52,6 +52,8 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds
     tell_hook: Callable[[commands.HookJob, str], None] = lambda job, agent_id: None
     """That a job of that agent was scheduled: a hint, for whoever runs it."""
+
+    attachments: Attachments = NoAttachments()
 
 
 class Executor:
@@ -92,6 +94,7 @@ class Executor:
                 input="",
                 parts=[],
                 context_version=claim.context_version,
+                attachments=tools.attachments,
             ),
             tools.ids.uuid7,
         )
@@ -206,6 +209,7 @@ class Executor:
             interrupt=self._wish,
             new_id=tools.ids.uuid7,
             tool_result_bytes=self._bounds().result_bytes,
+            attachments=tools.attachments,
         )
         failed: BaseException | None = None
         try:

@@ -14,7 +14,7 @@ from domain.events.envelope import StoredEvent
 from domain.history import PastTurn, TurnLog, read_past
 from domain.ids import SessionId, TurnId
 from domain.parts import Part
-from domain.runtime import Gate, Interrupt, PastPause, RecordedCall
+from domain.runtime import Attachments, Gate, Interrupt, NoAttachments, PastPause, RecordedCall
 from services.worker.executor.lease import Lease
 
 _RETRY_SECONDS = 0.2
@@ -47,6 +47,7 @@ class Leg:
         interrupt: Interrupt,
         new_id: Callable[[], str],
         tool_result_bytes: int,
+        attachments: Attachments | None = None,
     ) -> None:
         self.session_id = SessionId(claim.session_id)
         self.turn_id = TurnId(claim.turn_id)
@@ -61,6 +62,7 @@ class Leg:
         self.recorded: Mapping[str, RecordedCall] = told.recorded
         self.pauses = told.pauses
         self.tool_result_bytes = tool_result_bytes
+        self.attachments: Attachments = attachments or NoAttachments()
         self.gate = gate
         self.interrupt = interrupt
         self.new_id = new_id

@@ -1,10 +1,11 @@
 """How users declare hooks; they import all of it from the facade `turnlog`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
-from domain.parts import Part
+from domain.parts import FilePart, Part
+from domain.runtime import Attachments, NoAttachments
 
 End = Literal["completed", "failed", "interrupted"]
 
@@ -32,6 +33,15 @@ class HookRun:
     context_version: str | None = None
     job_id: str | None = None
     attempt: int = 1
+    attachments: Attachments = field(default=NoAttachments(), repr=False, compare=False)
+
+    async def read(self, part: FilePart) -> bytes:
+        """The content of a file among the parts. Raises where it is gone, or too large."""
+        return await self.attachments.read(part)
+
+    async def keep(self, content: bytes, *, name: str | None = None, media_type: str | None = None) -> FilePart:
+        """Store a file, for a pre-hook to return among the parts of the input."""
+        return await self.attachments.keep(content, name=name, media_type=media_type)
 
 
 HookFunction = Callable[[HookRun], Any]

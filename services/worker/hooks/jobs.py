@@ -13,12 +13,13 @@ from domain.errors import Rejection, Unavailable
 from domain.history import TurnLog
 from domain.ids import CommandKey
 from domain.ports import CommandPipeline
+from domain.runtime import Attachments
 from infra.nats.work_queue import Delivery, HookQueue, Job, QueueAway
 from infra.postgres.hook_jobs import HookTry, PostgresHookJobs
 from services.worker.executor.failures import failure_of
 from services.worker.hooks.hook import NO_HOOKS, Hook, Hooks
 from services.worker.hooks.in_line import stored_result
-from services.worker.hooks.told import told
+from services.worker.hooks.told import NO_ATTACHMENTS, told
 
 log = structlog.get_logger("turnlog.worker")
 
@@ -55,6 +56,7 @@ class Jobs:
         pipeline: CommandPipeline,
         turn_log: TurnLog,
         bounds: JobBounds,
+        attachments: Attachments = NO_ATTACHMENTS,
     ) -> None:
         """`hooks`: by agent id."""
         self.counts = dict.fromkeys(("completed", "failed", "retried", "released"), 0)
@@ -64,6 +66,7 @@ class Jobs:
         self._pipeline = pipeline
         self._turn_log = turn_log
         self._bounds = bounds
+        self._attachments = attachments
         self._running: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
 
@@ -165,7 +168,8 @@ class Jobs:
         await self._end(tried, ended, delivery)
 
     async def _call(self, tried: HookTry, hook: Hook) -> object:
-        run = told(tried, await self._turn_log.turn_events(tried.session_id, tried.turn_id))
+        events = await self._turn_log.turn_events(tried.session_id, tried.turn_id)
+        run = told(tried, events, self._attachments)
         if run is None:
             raise LookupError("the log does not know this turn's end")
         return stored_result(hook.name, await hook.call(run))

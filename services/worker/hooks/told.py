@@ -5,11 +5,14 @@ from collections.abc import Iterable
 from domain.events import item, turn
 from domain.events.envelope import StoredEvent
 from domain.parts import input_text
+from domain.runtime import Attachments, NoAttachments
 from infra.postgres.hook_jobs import HookTry
 from services.worker.hooks.declared import End, HookRun
 
+NO_ATTACHMENTS = NoAttachments()
 
-def told(tried: HookTry, events: Iterable[StoredEvent]) -> HookRun | None:
+
+def told(tried: HookTry, events: Iterable[StoredEvent], attachments: Attachments = NO_ATTACHMENTS) -> HookRun | None:
     """None where the log knows no such turn, or not its end."""
     queued: turn.TurnQueued | None = None
     parts = None
@@ -44,6 +47,7 @@ def told(tried: HookTry, events: Iterable[StoredEvent]) -> HookRun | None:
         context_version=queued.context_version,
         job_id=tried.job_id,
         attempt=tried.attempts,
+        attachments=attachments,
     )
 
 

@@ -63,7 +63,7 @@ class Play:
         self._calls = Calls(execution.recorded.values())
         self._lines: list[Line] = []
         if execution.input:
-            self._lines.append(Line(role="user", text=input_text(execution.input)))
+            self._lines.append(transcript.asked(execution.input))
         self._kept = sum(len(transcript.decode(blob)) for blob in execution.messages)
         self._pauses = 0
         self._repeating = self._kept > 0 or bool(execution.pauses)
@@ -313,6 +313,7 @@ class Play:
         )
 
 
+            attachments=execution.attachments,
 def _json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from domain.history import PastTurn
-from domain.parts import input_text
+from domain.parts import FilePart, Part, input_text
 from domain.runtime import RuntimeFailed
 from turnlog import Message, ToolCall
 
@@ -26,6 +26,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
     tool_calls: list[Call] = []
     tool_call_id: str | None = None
+    files: list[FilePart] = []
 
 
 _lines = msgspec.json.Decoder(list[Line])
@@ -52,8 +53,13 @@ def history(past: Sequence[PastTurn]) -> list[Message]:
     lines: list[Line] = []
     for turn in past:
         own = [line for blob in turn.messages for line in decode(blob)]
-        lines += closed(own) if own else [Line(role="user", text=input_text(turn.input))]
+        lines += closed(own) if own else [asked(turn.input)]
     return [message(line) for line in lines]
+
+
+def asked(parts: Sequence[Part]) -> Line:
+    """What the user said, and the files that came with it."""
+    return Line(role="user", text=input_text(list(parts)), files=[part for part in parts if isinstance(part, FilePart)])
 
 
 def closed(lines: Sequence[Line]) -> list[Line]:
@@ -77,3 +83,4 @@ def message(line: Line) -> Message:
         ),
         tool_call_id=line.tool_call_id,
     )
+        files=tuple(line.files),

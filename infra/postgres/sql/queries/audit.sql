@@ -73,9 +73,13 @@ SELECT sha256, bytes FROM blobs ORDER BY sha256;
 -- name: blob_chunks
 SELECT content FROM blob_chunks WHERE sha256 = $1 ORDER BY chunk;
 
--- name: missing_blobs
-SELECT wanted.sha256 FROM unnest($1::bytea[]) AS wanted (sha256)
-WHERE NOT EXISTS (SELECT FROM blobs AS b WHERE b.sha256 = wanted.sha256);
+-- name: loose_blobs
+SELECT
+    wanted.session_id, wanted.sha256, EXISTS (SELECT FROM blobs AS b WHERE b.sha256 = wanted.sha256) AS stored
+FROM unnest($1::text[], $2::bytea[]) AS wanted (session_id, sha256)
+WHERE NOT EXISTS (
+    SELECT FROM blob_references AS r WHERE r.session_id = wanted.session_id::uuid AND r.sha256 = wanted.sha256
+);
 
 -- name: hashes_at
 SELECT wanted.place, e.hash
