@@ -82,13 +82,13 @@ def deep() -> Team:
 
 
 def route() -> Team:
-    members = [_member("left"), _member("right")]
+    members: list[Any] = [_member("left"), _member("right")]
     return Team(id="router", model=script("router", [_to("right")]), members=members, mode=TeamMode.route)
 
 
 def broadcast() -> Team:
     said = [("delegate_task_to_members", {"task": "look"})]
-    members = [_member("left"), _member("right")]
+    members: list[Any] = [_member("left"), _member("right")]
     return Team(id="choir", model=script("choir", said, "both did"), members=members, mode=TeamMode.broadcast)
 
 
@@ -111,6 +111,7 @@ def _flow(*, again: bool) -> Workflow:
     sayer = Step(
         name="agent", agent=Agent(id="sayer", model=script("sayer", [("look", {"q": "w"})], "w"), tools=[look])
     )
+    chosen = step("chosen")
     return Workflow(
         id="flow",
         name="Flow",
@@ -178,7 +179,7 @@ async def test_a_death_behind_any_command_costs_nothing_that_is_recorded(make: C
         assert requests() == all_requests - answered, f"died behind command {count}"
         finals = [one.item_id for one in turns.store.data(turn, "tool_result.snapshot") if one.final]
         assert len(finals) == len(set(finals))
-    assert count > 5
+    assert count > stride
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -230,7 +231,7 @@ async def test_a_workflow_goes_on_inside_itself_where_all_that_started_may_run_a
         assert requests() == all_requests - answered
         assert Counter(ran) - everything == Counter()
         assert turns.named(turn).count("StepStarted") == len(ORDER), "each start is told once"
-    assert count > 10
+    assert count > 3
 
 
 async def test_a_workflow_with_a_started_step_that_may_not_run_again_ends() -> None:
@@ -309,7 +310,7 @@ async def test_a_pause_of_a_member_holds_whatever_dies_before_or_after_it(when: 
         for leader, member in (("inner", "leaf"), ("top", "inner")):
             assert f"[{member}]: {member} done" in scripts[leader].asked[-1][-1][1], "who delegates gets the answer"
         assert not any(failed for _, failed in turns.results(turn))
-    assert count > 5
+    assert count > stride
 
 
 def _guarded() -> Any:

@@ -51,8 +51,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 class Journal(msgspec.Struct, kw_only=True):
     """All entries of a turn, folded. `answered` and `steps` are those of the leg in hand; `stored` is what its last
-    pause or its end left; `pauses` counts pauses, of which the log may lack the last; `ended`: nothing is left to do but
-    to say `output`."""
+    pause or its end left; `pauses` counts pauses, of which the log may lack the last; `ended`: nothing is left to do
+    but to say `output`."""
 
     transcript: list[dict[str, Any]] = []
     system: dict[str, Any] | None = None
