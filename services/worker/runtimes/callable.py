@@ -256,6 +256,12 @@ class Play:
         item_id = self._calls.item_of(result.tool_call_id)
         output = result.output if isinstance(result.output, str) else _json(result.output)
         recorded = self._calls.recorded_result(result.tool_call_id)
+        finishes = result.final and self._calls.is_open(result.tool_call_id)
+        if finishes:
+            # The past tells what was stored, not what was cut off, nor what another attempt says it would be now. It
+            # tells it at once: a frame on its way comes into the log, also where the turn is interrupted meanwhile.
+            kept = cut(output, self._execution.tool_result_bytes).text if recorded is None else recorded
+            self._finish_call(result.tool_call_id, kept)
         if recorded is None:
             await self._emit(
                 frames.ToolResulted(
@@ -266,10 +272,7 @@ class Play:
                     final=result.final,
                 )
             )
-        if result.final and self._calls.is_open(result.tool_call_id):
-            # The past tells what was stored, not what was cut off, nor what another attempt says it would be now.
-            kept = cut(output, self._execution.tool_result_bytes).text if recorded is None else recorded
-            self._finish_call(result.tool_call_id, kept)
+        if finishes:
             if not self._repeating and not self._calls.any_open:
                 await self._checkpoint("tool_batch")
             self._arrive()
@@ -310,10 +313,10 @@ class Play:
             attempt=execution.attempt,
             recorded=MappingProxyType(self._calls.visible),
             context_version=execution.context_version,
+            attachments=execution.attachments,
         )
 
 
-            attachments=execution.attachments,
 def _json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()

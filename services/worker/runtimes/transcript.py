@@ -63,13 +63,24 @@ def asked(parts: Sequence[Part]) -> Line:
 
 
 def closed(lines: Sequence[Line]) -> list[Line]:
-    """The lines, with a result for every call that has none: models refuse a history with dangling calls."""
-    answered = {line.tool_call_id for line in lines if line.role == "tool"}
-    dangling = [call for line in lines for call in line.tool_calls if call.tool_call_id not in answered]
-    return [
-        *lines,
-        *(Line(role="tool", text="The call was interrupted.", tool_call_id=call.tool_call_id) for call in dangling),
-    ]
+    """The lines as models take them: behind each line that calls, one result for each of its calls, whether there is
+    one or not; and no line that says nothing, as one that was cut off before its first word.
+
+    Call ids may repeat: a result is that of the newest call with its id."""
+    groups: list[list[Line]] = []
+    open_calls: dict[str | None, list[list[Line]]] = {}
+    for line in lines:
+        if line.role == "tool":
+            if waiting := open_calls.get(line.tool_call_id):
+                waiting.pop().append(line)
+        elif line.role == "user" or line.text or line.tool_calls:
+            groups.append([line])
+            for call in line.tool_calls:
+                open_calls.setdefault(call.tool_call_id, []).append(groups[-1])
+    for tool_call_id, waiting in open_calls.items():
+        for group in waiting:
+            group.append(Line(role="tool", text="The call was interrupted.", tool_call_id=tool_call_id))
+    return [line for group in groups for line in group]
 
 
 def message(line: Line) -> Message:
@@ -82,5 +93,5 @@ def message(line: Line) -> Message:
             for call in line.tool_calls
         ),
         tool_call_id=line.tool_call_id,
-    )
         files=tuple(line.files),
+    )

@@ -34,6 +34,7 @@ class AgentLoop:
         self._kept = 0
         self._earlier = 0
         self._batch_over = False
+        self._unheard = False
 
     async def run(self) -> None:
         """To the end, a pause, an error or an interrupt."""
@@ -100,6 +101,7 @@ class AgentLoop:
                 node = await run.next(node)
 
     async def _request(self, run: Any, node: Any) -> Any:
+        self._unheard = True
         await self._outlet.emit(frames.ResponseStarted())
         stream = ResponseStream(self._outlet, self._execution.new_id)
         if _streams(run.ctx.deps.model):
@@ -140,6 +142,7 @@ class AgentLoop:
                 continue  # the final answer in the guise of a call
             item_id = self._gate.items[call.tool_call_id] = self._execution.new_id()
             calls.append(called(item_id, call, tool_def))
+        self._unheard = False
         if calls:
             await self._outlet.emit(
                 frames.Together(frames=(*calls, self._checkpoint("tool_batch", run.new_messages())))
@@ -186,7 +189,11 @@ class AgentLoop:
         """Keep what there is: the next turn's model sees it, with open calls closed."""
         if self._run is None:
             return
-        new = messages.with_results(self._run.new_messages(), self._gate.results)
+        new = self._run.new_messages()
+        # Calls of a response that was cut off have not been made, and their arguments may be half of what they are.
+        if self._unheard and len(new) > self._kept:
+            new = messages.without_calls(new)
+        new = messages.with_results(new, self._gate.results)
         if len(new) > self._kept:
             await self._outlet.emit(self._checkpoint("interrupted", new))
 

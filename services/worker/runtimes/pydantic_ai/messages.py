@@ -1,6 +1,7 @@
 """Model messages as bytes: exactly what pydantic-ai serialises, appended checkpoint by checkpoint."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -50,10 +51,17 @@ def past_messages(past: Sequence[PastTurn]) -> list[ModelMessage]:
     messages: list[ModelMessage] = []
     for turn in past:
         own = [message for blob in turn.messages for message in decode(blob)]
-        messages += own or [ModelRequest(parts=[UserPromptPart(input_text(turn.input))])]
+        messages += [one for one in own if _says(one)] or [ModelRequest(parts=[UserPromptPart(input_text(turn.input))])]
         # Turn by turn, since a provider may repeat its call ids in the next one.
         messages = repair_messages(messages)
     return messages
+
+
+def _says(message: ModelMessage) -> bool:
+    """A response that was cut off before its first word says nothing, and there are models that refuse such."""
+    if isinstance(message, ModelRequest):
+        return True
+    return any(part.part_kind not in ("text", "thinking") or part.has_content() for part in message.parts)
 
 
 def prompt(parts: Sequence[Part]) -> str | list[str] | None:
@@ -80,6 +88,14 @@ def with_results(messages: Sequence[ModelMessage], results: dict[str, ToolReturn
     """The messages of an interrupted run, with those results that were recorded but had not reached the run yet."""
     missing = [results[call.tool_call_id] for call in dangling_calls(messages) if call.tool_call_id in results]
     return [*messages, ModelRequest(parts=missing)] if missing else list(messages)
+
+
+def without_calls(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """The messages, the response at their end with what it says only."""
+    *before, last = messages
+    if not isinstance(last, ModelResponse):
+        return list(messages)
+    return [*before, replace(last, parts=[part for part in last.parts if not isinstance(part, ToolCallPart)])]
 
 
 def arguments_of(call: ToolCallPart) -> dict[str, Any]:
