@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from domain.events.envelope import envelope_head
-from domain.ids import Sequence
+from domain.ids import Micros, Sequence
 
 WireForm = Literal["sse", "json"]
 
@@ -33,6 +33,25 @@ def block(session_id: str, row: Any, form: WireForm) -> bytes:
     if form == "json":
         return head.encode() + payload + b"}"
     return f"id: {sequence}\nevent: {type_}\ndata: {head}".encode() + payload + b"}\n\n"
+
+
+_UUID = "0" * 36
+_LINES = 4
+"""Line breaks of a block."""
+
+LEAST = len(envelope_head(_UUID, 1, _UUID, "a", 1, None, Micros(0)) + "}")
+"""Bytes that either form adds to a payload, at least."""
+
+
+def most(sequence: int) -> int:
+    """Bytes that a block up to that sequence adds to its payload and to twice its type, at most."""
+    row = (sequence, _UUID, "", 2**31 - 1, _UUID, Micros(0), b"")
+    return len(block(_UUID, row, "sse"))
+
+
+def whole_blocks(body: bytes, events: int) -> bool:
+    """Whether these are so many blocks, none of which a line break of its own cuts in two."""
+    return body.count(b"\n") == _LINES * events and b"\r" not in body
 
 
 def fitting(blocks: Many[bytes], limit_bytes: int) -> int:

@@ -13,26 +13,72 @@ ORDER BY sequence
 LIMIT $3;
 
 -- name: wire_page
--- Ready bytes but for the envelope's head; nothing private is even read. The page is cut here, so that no row is sent for
--- nothing: $3 rows at most, and none that begins beyond $4 bytes ($5: what an envelope adds to a payload). One snapshot,
--- so a page never claims a head that it does not reach.
+-- Rows of a page; nothing private is even read. The page is cut here, so that no row is sent for nothing: $3 rows at most,
+-- and none behind $4 bytes ($5: what an envelope adds to a payload at least) but the first. First by what they take in the
+-- table (four bytes of that may be a header), so that large payloads which lie behind the page are not read for their length. One snapshot, so a page never
+-- claims a head that it does not reach.
 SELECT
-    e.sequence, e.event_id, e.type, e.schema_version, e.turn_id, e.created_at, e.payload, s.last_sequence,
-    s.closed_at IS NOT NULL AS closed
+    e.sequence, e.event_id::text AS event_id, e.type, e.schema_version, e.turn_id::text AS turn_id, e.created_at,
+    e.payload, s.last_sequence, s.closed_at IS NOT NULL AS closed
 FROM sessions AS s
 LEFT JOIN LATERAL (
-    SELECT r.*, sum(octet_length(r.payload::text) + $5::bigint) OVER (ORDER BY r.sequence) AS so_far
+    SELECT
+        b.*, sum(octet_length(b.payload::text) + $5::integer)
+            OVER (ORDER BY b.sequence ROWS UNBOUNDED PRECEDING) AS so_far
     FROM (
         SELECT
-            sequence, event_id::text AS event_id, type, schema_version, turn_id::text AS turn_id, created_at, payload
-        FROM events
-        WHERE session_id = s.session_id AND sequence > $2
-        ORDER BY sequence
-        LIMIT $3
-    ) AS r
-) AS e ON e.so_far - (octet_length(e.payload::text) + $5::bigint) < $4::bigint
+            a.*, sum(pg_column_size(a.payload) - 4 + $5::integer)
+                OVER (ORDER BY a.sequence ROWS UNBOUNDED PRECEDING) AS at_least
+        FROM (
+            SELECT sequence, event_id, type, schema_version, turn_id, created_at, payload
+            FROM events
+            WHERE session_id = $1::uuid AND sequence > $2::bigint
+            ORDER BY sequence
+            LIMIT $3::bigint
+        ) AS a
+    ) AS b
+    WHERE b.at_least <= $4::bigint OR b.sequence = $2::bigint + 1
+) AS e ON e.so_far <= $4::bigint OR e.sequence = $2::bigint + 1
 WHERE s.session_id = $1::uuid
 ORDER BY e.sequence;
+
+-- name: stream_page
+-- The same page as the bytes of a stream, made here: rows are not taken apart on the way (ADR 0010). $5: what a block adds
+-- to payload and twice the type at most; what is made must be `infra.postgres.wire.block` to the byte.
+SELECT
+    s.last_sequence, s.closed_at IS NOT NULL AS closed, p.events, p.body
+FROM sessions AS s
+LEFT JOIN LATERAL (
+    SELECT
+        count(*) AS events,
+        convert_to(string_agg(
+            'id: ' || c.sequence || E'\nevent: ' || c.type || E'\ndata: {"session_id":"' || $1::text
+            || '","sequence":' || c.sequence || ',"event_id":"' || c.event_id || '","type":"' || c.type
+            || '","schema_version":' || c.schema_version || coalesce(',"turn_id":"' || c.turn_id || '"', '')
+            || ',"created_at":"' || to_char(c.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+            || '","data":' || c.payload::text || E'}\n\n', '' ORDER BY c.sequence
+        ), 'UTF8') AS body
+    FROM (
+        SELECT
+            b.*, sum(octet_length(b.payload::text) + 2 * octet_length(b.type) + $5::integer)
+                OVER (ORDER BY b.sequence ROWS UNBOUNDED PRECEDING) AS so_far
+        FROM (
+            SELECT
+                a.*, sum(pg_column_size(a.payload) - 4 + $5::integer)
+                    OVER (ORDER BY a.sequence ROWS UNBOUNDED PRECEDING) AS at_least
+            FROM (
+                SELECT sequence, event_id, type, schema_version, turn_id, created_at, payload
+                FROM events
+                WHERE session_id = $1::text::uuid AND sequence > $2::bigint
+                ORDER BY sequence
+                LIMIT $3::bigint
+            ) AS a
+        ) AS b
+        WHERE b.at_least <= $4::bigint OR b.sequence = $2::bigint + 1
+    ) AS c
+    WHERE c.so_far <= $4::bigint OR c.sequence = $2::bigint + 1
+) AS p ON true
+WHERE s.session_id = $1::text::uuid;
 
 -- name: heads
 SELECT
