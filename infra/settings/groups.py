@@ -125,6 +125,9 @@ class Gateway(Group):
     origins: Words = Field(default=(), description="origins, besides its own, whose pages may call it")
     viewers: Count = Field(default=20_000, description="open streams of one process; one more is told to come back")
     viewer_buffer_bytes: ByteSize = Field(default=ByteSize(1 * MIB), description="what may wait for one slow viewer")
+    tails_bytes: ByteSize = Field(
+        default=ByteSize(64 * MIB), description="newest events kept in memory for streams that come back, of all sessions"
+    )
     comment_seconds: PositiveSeconds = Field(default=10.0, description="no stream is silent for longer")
     heads_seconds: PositiveSeconds = Field(
         default=5.0, description="how often open streams are compared with the store"

@@ -75,6 +75,7 @@ def stream_limits(settings: Settings) -> Limits:
     return Limits(
         viewers=gateway.viewers,
         viewer_buffer_bytes=int(gateway.viewer_buffer_bytes),
+        tails_bytes=int(gateway.tails_bytes),
         comment_seconds=gateway.comment_seconds,
         heads_seconds=gateway.heads_seconds,
         hold_seconds=gateway.hold_seconds,

@@ -34,6 +34,8 @@ def measure_streams(hub: Hub, registry: CollectorRegistry) -> None:
     subscriptions.set_function(lambda: hub.sessions)
     texts = Gauge("turnlog_open_item_bytes", "Texts of open items kept for viewers who join", registry=registry)
     texts.set_function(lambda: hub.room.used)
+    tails = Gauge("turnlog_tail_bytes", "Newest events kept for streams that come back", registry=registry)
+    tails.set_function(lambda: hub.tails.used)
     sent = Histogram(
         "turnlog_commit_to_send_seconds",
         "Age of committed events when they are handed to viewers, by the clocks of two machines",

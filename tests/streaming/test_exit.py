@@ -53,8 +53,8 @@ async def test_a_hub_without_a_server_around_it_ends_at_once() -> None:
     log.before_page = broker.before_subscribe = log.before_heads = stuck
     async with asyncio.timeout(5):
         async with Hub(log, broker) as hub:
-            with hub.feed(S):
-                page = hub.replays.ask(S, 0)
+            with hub.feed(S) as (feed, _):
+                page = feed.pages.ask(0)
                 stand = asyncio.create_task(hub.inquiry.stand(S))
                 await stuck.reached.wait()
                 await asyncio.sleep(0)

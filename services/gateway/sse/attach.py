@@ -88,7 +88,7 @@ async def _catch_up(hub: Hub, feed: SessionFeed, viewer: Viewer) -> None:
     pause = _FIRST_PAUSE
     while not viewer.over and viewer.cursor < feed.shown:
         try:
-            page = await asyncio.shield(asked or hub.replays.ask(feed.session_id, viewer.cursor))
+            page = await (asyncio.shield(asked) if asked else feed.pages.page(viewer.cursor))
         except Unavailable:
             # The stream stays open, with comments; the client would find no other way to what it lacks either.
             asked = None
@@ -101,5 +101,5 @@ async def _catch_up(hub: Hub, feed: SessionFeed, viewer: Viewer) -> None:
             await asyncio.sleep(hub.limits.hold_seconds)
             continue
         if page.last < page.head and viewer.peer.writable:
-            asked = hub.replays.ask(feed.session_id, page.last)
+            asked = feed.pages.ask(page.last)
         await viewer.write_page(page.body, page.last)

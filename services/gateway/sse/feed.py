@@ -21,8 +21,9 @@ from services.gateway.sse.limits import Limits
 from services.gateway.sse.live import decode_frame
 from services.gateway.sse.meter import Meter
 from services.gateway.sse.open_item import Room
+from services.gateway.sse.pages import Pages
 from services.gateway.sse.ports import OpenItems, ReplayPage, SessionHead
-from services.gateway.sse.replays import Replays, Spawn
+from services.gateway.sse.replays import Spawn
 from services.gateway.sse.showing import LiveShow
 from services.gateway.sse.viewer import Viewer
 
@@ -46,7 +47,7 @@ class SessionFeed:
     def __init__(
         self,
         session_id: str,
-        replays: Replays,
+        pages: Pages,
         limits: Limits,
         check: Callable[[str, float], None],
         spawn: "Spawn",
@@ -58,6 +59,7 @@ class SessionFeed:
         """`check(session_id, delay)` asks for the head after a delay; `spawn` runs a task in the hub's group;
         `revoked(session_id)`: some right to read it may be gone; `open_items`: who else knows what is open."""
         self.session_id = session_id
+        self.pages = pages
         self.edge: int | None = None
         self.closed = False
         self.ended: frames.ClosingReason | None = None
@@ -69,7 +71,7 @@ class SessionFeed:
         # With a whole page it must fit a viewer's buffer, since both may be let go in one loop step.
         self._held = Held(limits.viewer_buffer_bytes // 4)
         self._live = LiveShow(session_id, self._out, room, open_items, spawn, meter)
-        self._healing = Healing(session_id, self, replays, limits, spawn, meter)
+        self._healing = Healing(session_id, self, pages, limits, spawn, meter)
 
     @property
     def shown(self) -> int:
@@ -171,6 +173,7 @@ class SessionFeed:
         self._out.clear()
         self._live.stop()
         self._healing.stop()
+        self.pages.forget()
 
     # Merge ---------------------------------------------------------------------------------------------------------
 
@@ -188,6 +191,7 @@ class SessionFeed:
     def skip(self, head: int) -> None:
         """See `healing.Line`. Every viewer pulls with its own backpressure."""
         self._live.forget()
+        self.pages.forget()
         self._check(self.session_id, 0.0)
         self.edge = head
         self._out.begin(head)
@@ -210,7 +214,12 @@ class SessionFeed:
         self.edge = sequence
         self._live.observe(type_, turn_id, envelope)
         self._meter.event(envelope)
-        self._out.event(sequence, block or frames.event(sequence, type_, envelope))
+        if not block:
+            block = frames.event(sequence, type_, envelope)
+        if type_ == "session.erased":
+            self.pages.forget()
+        self.pages.tail.append(sequence, block)
+        self._out.event(sequence, block)
         if self._held.waiting:
             self._show_held(sequence)
         if type_ in TERMINAL_TYPES:

@@ -9,8 +9,9 @@ import structlog
 from domain.errors import SessionNotFound, Unavailable
 from services.gateway.sse.limits import Limits
 from services.gateway.sse.meter import Meter
+from services.gateway.sse.pages import Pages
 from services.gateway.sse.ports import ReplayPage
-from services.gateway.sse.replays import Replays, Spawn
+from services.gateway.sse.replays import Spawn
 
 _log = structlog.get_logger(__name__)
 
@@ -42,12 +43,10 @@ class Line(Protocol):
 class Healing:
     """One task at most; what comes while it runs is held by the line, in order."""
 
-    def __init__(
-        self, session_id: str, line: Line, replays: Replays, limits: Limits, spawn: "Spawn", meter: Meter
-    ) -> None:
+    def __init__(self, session_id: str, line: Line, pages: Pages, limits: Limits, spawn: "Spawn", meter: Meter) -> None:
         self._session_id = session_id
         self._line = line
-        self._replays = replays
+        self._pages = pages
         self._limits = limits
         self._spawn = spawn
         self._meter = meter
@@ -91,7 +90,7 @@ class Healing:
 
     async def _heal_once(self, at: int) -> float:
         """Seconds to wait before the next look."""
-        page = await self._replays.page(self._session_id, at)
+        page = await asyncio.shield(self._pages.ask(at))
         if self._line.edge != at:
             return 0.0
         if page.last == at:

@@ -18,8 +18,11 @@ from services.gateway.sse.inquiry import Inquiry
 from services.gateway.sse.limits import Limits
 from services.gateway.sse.meter import Meter
 from services.gateway.sse.open_item import Room
+from services.gateway.sse.pace import Pace
+from services.gateway.sse.pages import Pages
 from services.gateway.sse.ports import Agent, OpenItems, SessionHead, Subscriber, Subscription
 from services.gateway.sse.replays import Replays
+from services.gateway.sse.tail import Tail, Tails
 from services.gateway.sse.viewer import Viewer
 
 _log = structlog.get_logger(__name__)
@@ -64,8 +67,10 @@ class Hub:
         self._epoch: int | None = None
         self._tasks = TaskGroup()
         self._running: set[Task[None]] = set()
-        self.inquiry = Inquiry(agent, self._learn, self.limits.heads_timeout_seconds)
-        self.replays = Replays(agent, self._spawn, self.limits.pages_in_flight, self.meter)
+        pace = Pace(self.limits.heads_burst, self.limits.heads_a_second)
+        self.inquiry = Inquiry(agent, self._learn, self.limits.heads_timeout_seconds, pace)
+        self.tails = Tails(self.limits.tails_bytes)
+        self.replays = Replays(agent, self.limits.pages_in_flight, self.meter)
 
     async def __aenter__(self) -> "Hub":
         await self._tasks.__aenter__()
@@ -171,7 +176,7 @@ class Hub:
     def _start(self, session_id: str) -> _Held:
         feed = SessionFeed(
             session_id,
-            self.replays,
+            Pages(session_id, self.replays, self._spawn, Tail(self.tails, self.limits.tail_bytes)),
             self.limits,
             self.check,
             self._spawn,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import structlog
 
 from domain.errors import AgentUnavailable, SessionNotFound, TurnlogError
+from services.gateway.sse.pace import Pace
 from services.gateway.sse.ports import Agent, SessionHead
 
 _BATCH = 2_000
@@ -26,9 +27,13 @@ class Inquiry:
     """One request at a time asks for everything that was wanted before it was sent, so an answer is never older than
     its question: a client may know an event that a request on its way has not seen."""
 
-    def __init__(self, agent: Agent, learn: Callable[[str, SessionHead, int], None], timeout_seconds: float) -> None:
-        """`learn` is told of every head that an answer holds, and of the epoch."""
+    def __init__(
+        self, agent: Agent, learn: Callable[[str, SessionHead, int], None], timeout_seconds: float, pace: Pace
+    ) -> None:
+        """`learn` is told of every head that an answer holds, and of the epoch. `pace`: so many requests, since a storm
+        of streams would else ask as often as it can, each time for a few."""
         self._timeout = timeout_seconds
+        self._pace = pace
         self._agent = agent
         self._learn = learn
         self._wanted: dict[str, Future[Stand] | None] = {}
@@ -59,8 +64,8 @@ class Inquiry:
     async def _ask_for_ever(self) -> None:
         while True:
             await self._wake.wait()
-            # One loop step, so that everybody who was woken with us is in the same request.
-            await asyncio.sleep(0)
+            # One loop step at least, so that everybody who was woken with us is in the same request.
+            await self._pace.step()
             batch = self._take()
             try:
                 async with asyncio.timeout(self._timeout):

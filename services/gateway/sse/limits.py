@@ -17,6 +17,12 @@ class Limits:
     """Texts of open items that are kept for viewers who join, of all sessions; beyond it they wait for the
     completion."""
 
+    tail_bytes: int = 512 << 10
+    """Newest events that are kept of one session with viewers, ready for whoever comes back: at most a page."""
+
+    tails_bytes: int = 64 << 20
+    """The same of all sessions."""
+
     comment_seconds: float = 10.0
     """No stream is silent for longer: proxies cut silent ones, often after 60 s, some after 15."""
 
@@ -37,6 +43,10 @@ class Limits:
 
     heads_timeout_seconds: float = 4.0
     """For one `heads` request: the next one must not wait for an agent service that hangs."""
+
+    heads_burst: int = 20
+    heads_a_second: float = 25.0
+    """So many `heads` requests at once, then at this pace: streams that are opened in a storm wait 40 ms for others."""
 
     heal_retry_seconds: float = 1.0
     """Longest pause between tries of a replay that fails."""
