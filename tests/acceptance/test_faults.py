@@ -93,5 +93,6 @@ async def test_faults_of_every_kind_lose_double_and_reorder_nothing(clusters: Cl
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(5400)
 async def test_faults_of_every_kind_for_long(clusters: Clusters, tmp_path: Path) -> None:
     await _storm(clusters, tmp_path, sessions=100, turns=5, lease=2.0, seconds=240, cuts=200)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ async def noted(directory: Path, name: str, count: int) -> list[str]:
 
 async def test_k02_the_next_worker_continues_the_batch(cluster: Cluster, tmp_path: Path) -> None:
     """K02: killed inside a batch whose first tool has its result: the model is not asked again, the first tool does not
-    run again, results of repeated call ids never mix; the queue behind goes on, and a viewer sees 1..n."""
+    run again, results of repeated call ids never mix; the five behind it go on, and a viewer sees 1..n."""
     client = cluster.client()
     session = await client.create("batches")
     stream = await cluster.client(1).stream(session, 0).opened()
     turn = (await client.submit(session, str(tmp_path)))["turn_id"]
-    behind = [(await client.submit(session, str(tmp_path)))["turn_id"] for _ in range(2)]
+    behind = [(await client.submit(session, str(tmp_path)))["turn_id"] for _ in range(5)]
     await noted(tmp_path, "slow", 1)
     await stream.event("tool_result.snapshot", turn_id=turn)
     await (await owner_of(cluster, turn)).kill()
@@ -61,8 +62,8 @@ async def test_k02_the_next_worker_continues_the_batch(cluster: Cluster, tmp_pat
     assert ended["output"] == "quick0 slow0 quick1 slow1"
     for other in behind:
         assert (await finished(client, session, other))["output"] == "quick0 slow0 quick1 slow1"
-    assert len(lines(tmp_path, "asked")) == 9, "three requests a turn: none was repeated"
-    assert lines(tmp_path, "quick") == ["0", "1"] * 3
+    assert len(lines(tmp_path, "asked")) == 3 * 6, "three requests a turn: none was repeated"
+    assert lines(tmp_path, "quick") == ["0", "1"] * 6
     assert lines(tmp_path, "slow")[:2] == ["0", "0"]
     await terminal(stream, behind[-1])
     assert_gapless(stream.ids)
@@ -312,22 +313,24 @@ async def orphans(cluster: Cluster, count: int) -> list[str]:
                 worker.thaw()
 
 
-async def recovered(cluster: Cluster, sessions: list[str]) -> bool:
-    """All are completed by a later attempt than that of the dead worker."""
+async def recovered(cluster: Cluster, sessions: list[str], some: int | None = None) -> bool:
+    """All (so many) are completed by a later attempt than that of the dead worker."""
     (row,) = await cluster.fetch(
         "SELECT count(*) AS n FROM turns WHERE session_id = ANY($1::uuid[]) AND status = 'completed' AND attempt >= 2",
         sessions,
     )
-    return bool(row["n"] == len(sessions))
+    return bool(row["n"] >= (len(sessions) if some is None else some))
 
 
 async def test_k04_many_orphans_and_one_of_their_rescuers_stalls(cluster: Cluster) -> None:
-    """K04: recovery is not one worker's job: with one of them frozen the other takes over all that is left, and what
-    the frozen one had just claimed."""
-    sessions = await orphans(cluster, 200)
-    cluster.workers[0].freeze()
-    await eventually(lambda: recovered(cluster, sessions), "all are recovered")
-    cluster.workers[0].thaw()
+    """K04: recovery is not one worker's job: whichever of them freezes in the middle of it, the other takes over all
+    that is left, and what the frozen one had just claimed."""
+    for stalls in cluster.workers:
+        sessions = await orphans(cluster, 100)
+        await eventually(partial(recovered, cluster, sessions, 10), "recovery goes on")
+        stalls.freeze()
+        await eventually(partial(recovered, cluster, sessions), "all are recovered")
+        stalls.thaw()
     assert await cluster.check(all_terminal=False) == []
 
 
@@ -345,5 +348,12 @@ async def test_k10_locked_sessions_do_not_hold_up_the_others(cluster: Cluster) -
 
 @pytest.mark.soak
 async def test_k04_thousands_of_orphans(cluster: Cluster) -> None:
+    """K04, counted; what each recovered turn cost is printed."""
     sessions = await orphans(cluster, 5000)
-    await eventually(lambda: recovered(cluster, sessions), "all are recovered", timeout=600, pause=1.0)
+    since = Stopwatch()
+    await eventually(lambda: recovered(cluster, sessions), "all are recovered", timeout=1200, pause=1.0)
+    findings = await cluster.check(all_terminal=False)
+    print(
+        f"\n{len(sessions)} orphans recovered {since():.0f} s after their workers came back; findings={len(findings)}"
+    )
+    assert findings == []

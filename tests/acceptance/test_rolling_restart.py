@@ -51,5 +51,6 @@ async def test_k07_k09_a_rolling_restart_strands_nothing(clusters: Clusters, tmp
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 async def test_k07_k09_ten_minutes_of_rolling_restarts(clusters: Clusters, tmp_path: Path) -> None:
     await roll(clusters, tmp_path, sessions=30, seconds=600)

@@ -55,10 +55,10 @@ async def restarted(cluster: Cluster, drain_seconds: str) -> None:
 
 
 async def test_k12_a_blocked_loop_is_not_a_death(cluster: Cluster) -> None:
-    """K12: user code blocks the worker's loop for two leases; the heartbeat thread keeps the claim."""
+    """K12: user code blocks the worker's loop for three leases; the heartbeat thread keeps the claim."""
     client = cluster.client()
     session = await client.create("block")
-    submitted = (await client.submit(session, "4.5"))["turn_id"]
+    submitted = (await client.submit(session, str(3 * LEASE)))["turn_id"]
     turn = await finished(client, session, submitted)
     assert turn["status"] == "completed"
     assert turn["attempt"] == 1
