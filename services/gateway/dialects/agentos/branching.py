@@ -94,12 +94,13 @@ async def branched(
 def _regenerate(run: Run, branch: Branch, common: dict[str, Any]) -> RegenerateTurn:
     """The model is asked again: after the last batch of tools where there was one, else after the user's message."""
     last = run.places[-1] if run.places else None
+    kept = 1 if last is None or branch.place == "last_user" else last.messages
     return RegenerateTurn(
         **common,
         replace_original=branch.replace_original is not False,
         additional_instructions=branch.instructions or branch.input,
         sequence=None if last is None or branch.place == "last_user" else last.sequence,
-        metadata=_ancestry(run, 1 if last is None or branch.place == "last_user" else last.messages),
+        metadata=_ancestry(run, kept, regenerated=True),
     )
 
 
@@ -125,6 +126,8 @@ def _fork(run: Run, branch: Branch, common: dict[str, Any]) -> ForkTurn:
     return ForkTurn(**common, place="last_user", input=again, metadata=_ancestry(run, 1))
 
 
-def _ancestry(run: Run, kept: int) -> dict[str, Any]:
+def _ancestry(run: Run, kept: int, *, regenerated: bool = False) -> dict[str, Any]:
     """What the new run says of where it comes from. Settings of the first request go on."""
-    return {"agentos": {**run.extra, "forked_from_run_id": run.run_id, "forked_from_message_index": kept}}
+    said = {name: value for name, value in run.extra.items() if name != "regenerated"}
+    said |= {"forked_from_run_id": run.run_id, "forked_from_message_index": kept}
+    return {"agentos": {**said, "regenerated": True} if regenerated else said}
