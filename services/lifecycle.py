@@ -14,7 +14,8 @@ from typing import Any
 
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from services.protocol import LimitedProtocol
 
 BACKLOG = 2_048
 
@@ -86,7 +87,7 @@ async def serve(
     life: Life,
     *,
     drain: Callable[[], Awaitable[None]] | None = None,
-    protocol: type[HttpToolsProtocol] = HttpToolsProtocol,
+    protocol: type[LimitedProtocol] = LimitedProtocol,
 ) -> None:
     """Serves until `life` stops, then waits for `drain` and ends within a second. Connections are still accepted
     while draining: the app answers them."""

@@ -8,15 +8,16 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from services.gateway.sse.ports import chunk_of
+from services.protocol import LimitedProtocol
 
 _EXTENSION = "turnlog.peer"
 
 
-class StreamProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol; a request's scope carries what `peer_of` makes a peer from."""
+class StreamProtocol(LimitedProtocol):
+    """Our HTTP/1.1 protocol; a request's scope carries what `peer_of` makes a peer from."""
 
     on_lost: Callable[[], None] | None = None
 
