@@ -20,7 +20,7 @@ from tests.support.databases import Databases
 from tests.support.gateways import AGENT, HttpStand, http_stand
 
 RUNS = f"/agentos/agents/{AGENT}/runs"
-LIMITS = {"attachment_bytes": 600_000, "attachments": 3, "attachments_bytes": 1_000_000, "input_bytes": 20_000}
+LIMITS = {"attachment_bytes": 600_000, "attachments": 4, "attachments_bytes": 1_000_000, "input_bytes": 20_000}
 BIG = bytes(range(256)) * 2200  # more than a chunk, and more than what stays in memory
 
 
@@ -83,11 +83,13 @@ async def test_what_agnos_client_sends_in_base64_is_kept_alike(stand: HttpStand)
     image = {"content": base64.b64encode(BIG).decode(), "format": "png", "id": "x"}
     link = {"url": "https://example.org/a.png", "mime_type": "image/png"}
     document = {"content": base64.b64encode(b"{}").decode(), "filename": "a.json", "mime_type": "application/json"}
-    answer = await post(stand, images=json.dumps([image, link]), input_files=json.dumps([document]))
+    text = {"content": "TestData", "filename": "a.txt", "mime_type": "text/plain"}
+    answer = await post(stand, images=json.dumps([image, link]), input_files=json.dumps([document, text]))
     assert answer.status_code == 202, answer.text
     assert (await inputs(stand))[0][1:] == [
         part("images.png", "image/png", BIG),
         part("a.json", "application/json", b"{}"),
+        part("a.txt", "text/plain", b"TestData"),
     ]
     (queued,) = [e for e in await stand.client().events("s") if e["type"] == "turn.queued"]
     assert queued["data"]["metadata"] == {"agentos": {"images": [link]}}
@@ -108,7 +110,7 @@ REFUSED: list[tuple[list[Any], int, str]] = [
     ([("a.txt", b"", "text/plain")], 400, "Empty file"),
     ([("a.txt", b"x" * 600_001, "text/plain")], 413, "A file has more than 600000 bytes"),
     ([("a.txt", b"x" * 400_000, "text/plain")] * 3, 413, "The files have more than 1000000 bytes together"),
-    ([("a.txt", b"x", "text/plain")] * 4, 413, "At most 3 files"),
+    ([("a.txt", b"x", "text/plain")] * 5, 413, "At most 4 files"),
 ]
 
 

@@ -14,7 +14,7 @@ from domain.errors import Unavailable
 from domain.events import registry
 from domain.events.envelope import StoredEvent
 from domain.ids import CommandKey, EventId, Micros, Sequence, SessionId, TurnId, WorkerId
-from domain.parts import TextPart
+from domain.parts import FilePart, TextPart
 from domain.ports import Outcome, Publication
 from domain.session import SessionState
 from domain.turn import Turn
@@ -136,10 +136,15 @@ class Collector:
             commands.CreateSession(session_id=self.session_id, key=CommandKey("create"), agent_id=agent_id)
         )
 
-    async def submit(self, text: str) -> TurnId:
+    async def submit(self, text: str, *files: FilePart) -> TurnId:
         turn_id = TurnId(self._ids.uuid7())
         await self.execute(
-            SubmitTurn(session_id=self.session_id, key=CommandKey(turn_id), turn_id=turn_id, input=[TextPart(text)])
+            SubmitTurn(
+                session_id=self.session_id,
+                key=CommandKey(turn_id),
+                turn_id=turn_id,
+                input=[TextPart(text), *files],
+            )
         )
         return turn_id
 

@@ -1,6 +1,7 @@
 """Runs turns of a runtime on the in-memory store."""
 
-from domain.runtime import Runtime
+from domain.parts import FilePart
+from domain.runtime import Attachments, NoAttachments, Runtime
 from infra.system import SystemClock, SystemIds
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.executor import Executor, Tools
@@ -25,7 +26,13 @@ def assert_nowhere(bench: "Bench", mark: str) -> None:
 class Bench:
     """One session and what an executor needs."""
 
-    def __init__(self, runtime: Runtime, bounds: Bounds | None = None, hooks: Hooks = NO_HOOKS) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        bounds: Bounds | None = None,
+        hooks: Hooks = NO_HOOKS,
+        attachments: Attachments | None = None,
+    ) -> None:
         self.runtime = runtime
         self.hooks = hooks
         self.told: list[str] = []
@@ -35,12 +42,13 @@ class Bench:
         self.shown = Shown()
         self.lease = SteadyLease()
         self.bounds = bounds or Bounds()
+        self.attachments = attachments or NoAttachments()
 
-    async def executor(self, text: str) -> Executor:
+    async def executor(self, text: str, *files: FilePart) -> Executor:
         """A turn submitted and claimed, not yet executed."""
         if not self.store.events:
             await self.store.create()
-        await self.store.submit(text)
+        await self.store.submit(text, *files)
         return self.of(await self.store.claim())
 
     def of(self, claim: object) -> Executor:
@@ -53,11 +61,12 @@ class Bench:
             ids=SystemIds(),
             bounds=self.bounds,
             tell_hook=lambda job, agent_id: self.told.append(job.hook),
+            attachments=self.attachments,
         )
         return Executor(claim, self.runtime, tools, lambda: None, self.hooks)  # type: ignore[arg-type]
 
-    async def turn(self, text: str) -> str:
+    async def turn(self, text: str, *files: FilePart) -> str:
         """Submit, claim and execute to the end; the turn's id."""
-        executor = await self.executor(text)
+        executor = await self.executor(text, *files)
         await executor.run()
         return executor.claim.turn_id

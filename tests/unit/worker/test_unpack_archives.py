@@ -1,6 +1,5 @@
 """`unpack_archives`: the files of a zip in its place, and nothing of one that cannot be trusted."""
 
-import hashlib
 import io
 import struct
 import warnings
@@ -12,36 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.parts import FilePart, TextPart
-from domain.runtime import ArchiveBounds, RuntimeFailed
+from domain.parts import TextPart
 from services.worker.hooks.archives import Archive, BadArchive
+from tests.support.shelf import BOUNDS, FILE_BYTES, Shelf
 from turnlog import HookRun, Refused, unpack_archives
-
-ZIP = "application/zip"
-BOUNDS = ArchiveBounds(entries=10, unpacked_bytes=100_000, ratio=100)
-FILE_BYTES = 50_000
-
-
-class Shelf:
-    """Attachments in memory, with what was kept by whom."""
-
-    file_bytes, all_bytes, archive = FILE_BYTES, 10**6, BOUNDS
-
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-
-    def put(self, content: bytes, name: str = "a.zip", media_type: str | None = ZIP) -> FilePart:
-        part = FilePart(hashlib.sha256(content).hexdigest(), media_type, name, len(content))
-        self.kept[part.blob] = content
-        return part
-
-    async def read(self, part: FilePart) -> bytes:
-        return self.kept[part.blob]
-
-    async def keep(self, content: bytes, *, name: str | None = None, media_type: str | None = None) -> FilePart:
-        if len(content) > self.file_bytes:
-            raise RuntimeFailed("too_large", "too large")
-        return self.put(content, name or "", media_type)
 
 
 def zipped(files: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:

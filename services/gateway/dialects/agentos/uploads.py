@@ -31,16 +31,19 @@ def take_media(posted: Posted, form: Form) -> dict[str, Any]:
 
 
 def _add(posted: Posted, field: str, said: dict[str, Any], content: str) -> None:
+    kind = said.get("mime_type")
+    kind = kind if isinstance(kind, str) else None
     try:
-        decoded = base64.b64decode(content, validate=True)
+        # Of documents Agno writes text as it is.
+        text = field == "input_files" and (kind or "").startswith("text/")
+        decoded = content.encode() if text else base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError) as error:
         raise Refused(422, f"Invalid {field}: the content is not base64") from error
     name = next((said[key] for key in ("filename", "name") if isinstance(said.get(key), str)), None)
     ending = said.get("format")
     if isinstance(ending, str) and (name is None or "." not in name):
         name = f"{name or field}.{ending}"
-    kind = said.get("mime_type")
-    posted.write(posted.add(name, kind if isinstance(kind, str) else None), decoded)
+    posted.write(posted.add(name, kind), decoded)
 
 
 def metadata_of(form: Form) -> list[Any] | None:

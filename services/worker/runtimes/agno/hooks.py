@@ -22,11 +22,16 @@ from agno.utils.hooks import (
     should_run_hook_in_background,
 )
 
+from domain.parts import FilePart, Part, TextPart
 from services.worker.hooks.declared import HookRun, Refused
 from services.worker.hooks.hook import ENDS, Hook, Hooks
+from services.worker.runtimes.agno.files import loaded, part_of
 from services.worker.runtimes.agno.store import Kind, new_run, new_session
 
 Phase = Literal["pre", "post"]
+
+_OF_INPUT = {"audio": "audios"}
+"""Fields of Agno's RunInput that are called otherwise than arguments of a run."""
 
 
 class AgnoHooks:
@@ -88,6 +93,11 @@ class AgnoHooks:
     def _call(self, function: Callable[..., Any], phase: Phase) -> Callable[[HookRun], Any]:
         async def call(run: HookRun) -> Any:
             told = self._arguments(run, phase)
+            known = [part for part in run.parts if isinstance(part, FilePart)]
+            if phase == "pre" and known:
+                media = await loaded(run.read, known)
+                for field, objects in media.items():
+                    setattr(told["run_input"], _OF_INPUT.get(field, field), objects)
             given = filter_hook_args(function, told)
             try:
                 answer = function(**given)
@@ -97,8 +107,7 @@ class AgnoHooks:
                 raise Refused(str(error)) from error
             if phase == "post":
                 return answer if isinstance(answer, dict | list | str | int | float) else None
-            after = told["run_input"].input_content
-            return after if isinstance(after, str) and after != run.input else None
+            return await _rewritten(run, told["run_input"], known)
 
         return call
 
@@ -125,6 +134,24 @@ class AgnoHooks:
         output.status = RunStatus.completed if run.status in ("running", "completed") else RunStatus.error
         told["run_output"] = output
         return told
+
+
+async def _rewritten(run: HookRun, after: Any, known: list[FilePart]) -> list[Part] | None:
+    """The input as the hook left it; None where it is as it was."""
+    text = after.input_content if isinstance(after.input_content, str) else run.input
+    files: list[FilePart] = []
+    for field in ("images", "audios", "videos", "files"):
+        for media in getattr(after, field, None) or []:
+            part = part_of(media, known)
+            if part is None:
+                content = media.get_content_bytes()
+                if content is None:
+                    continue
+                part = await run.keep(content, name=getattr(media, "filename", None), media_type=media.mime_type)
+            files.append(part)
+    if text == run.input and sorted(part.blob for part in files) == sorted(part.blob for part in known):
+        return None
+    return [TextPart(text), *files]
 
 
 def _guards(hook: Any) -> bool:

@@ -7,6 +7,7 @@ import msgspec
 
 from domain.runtime import RuntimeFailed
 from services.worker.executor.values import plain
+from services.worker.runtimes.agno.files import bare
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,7 +87,16 @@ _entries = msgspec.json.Decoder(Entry)
 
 def encode(entry: Entry) -> bytes:
     """Raises RuntimeFailed where something of it has no JSON form."""
-    return msgspec.json.encode(plain(entry, "the state of the run"))
+    return msgspec.json.encode(plain(_bare(entry), "the state of the run"))
+
+
+def _bare(entry: Entry) -> Entry:
+    stored, answered = entry.stored, entry.answered
+    if stored is not None:
+        stored = msgspec.structs.replace(stored, session=bare(stored.session), runs=bare(stored.runs))
+    if answered is not None:
+        answered = msgspec.structs.replace(answered, message=bare(answered.message))
+    return msgspec.structs.replace(entry, transcript=bare(entry.transcript), stored=stored, answered=answered)
 
 
 def read(blobs: Sequence[bytes]) -> Journal:

@@ -15,6 +15,7 @@ from domain.runtime import Execution, RuntimeFailed
 from services.worker.runtimes.agno import answers, errors
 from services.worker.runtimes.agno.copies import copied, stream
 from services.worker.runtimes.agno.events import fitting, prefixed
+from services.worker.runtimes.agno.files import Media
 from services.worker.runtimes.agno.hooks import AgnoHooks
 from services.worker.runtimes.agno.journal import Stored, read
 from services.worker.runtimes.agno.options import options
@@ -29,7 +30,10 @@ _GOODBYE_SECONDS = 0.5
 class AgnoLoop:
     """Runs in a task of its own; what Agno does runs in another, so that an interrupt can end it at any await."""
 
-    def __init__(self, component: Any, kind: Kind, execution: Execution, outlet: Outlet, hooks: AgnoHooks) -> None:
+    def __init__(
+        self, component: Any, kind: Kind, execution: Execution, outlet: Outlet, hooks: AgnoHooks, media: Media
+    ) -> None:
+        """`media`: the files that come with the input."""
         self._kind: Kind = kind
         self._execution = execution
         self._journal = read(execution.messages)
@@ -39,6 +43,7 @@ class AgnoLoop:
         self._top = Run(self._conductor, "", execution.turn_id, None, {}, kind)
         self._failure: Any = None
         self._hooks = hooks
+        self._media = media
         if kind != "workflow":
             hooks.strip(self._made)
 
@@ -143,7 +148,7 @@ class AgnoLoop:
         text = input_text(execution.input)
         if self._forks:
             return self._forked(common, text)
-        return lambda: made.arun(input=text, run_id=execution.turn_id, **common)
+        return lambda: made.arun(input=text, run_id=execution.turn_id, **common, **self._media)
 
     def _continued(self, common: dict[str, Any]) -> Callable[[], Any]:
         """From the rows of the last pause, with people's answers."""
@@ -169,8 +174,8 @@ class AgnoLoop:
         run.status = RunStatus.running
         told = [*([source.system] if source.system is not None else []), *source.transcript]
         run.messages = [Message.from_dict({**message, "from_history": False}) for message in told]
-        if text:
-            run.messages.append(Message(role="user", content=text))
+        if text or self._media:
+            run.messages.append(Message(role="user", content=text, **self._media))
         self._journal.system = source.system
         keep = ("stream", "stream_events", "session_id", "yield_run_output", "dependencies", "metadata")
         rest = {key: value for key, value in common.items() if key in keep}
@@ -202,7 +207,25 @@ class AgnoLoop:
         await self._tell("RunMetrics", None if metrics is None else metrics.to_dict())
         entry = self._top.entry(messages, stored=self._bare(), ended="end", output=text)
         await self._conductor.emit(self._conductor.checkpoint(entry, "end"))
-        await self._conductor.emit(frames.Completed(output=text))
+        self._journal.add(entry)
+        await self._end()
+
+    async def _stopped(self, output: Any) -> None:
+        """A rejected step has cancelled its workflow, or a tool its run."""
+        messages = self._messages(output)
+        await self._top.settle([message.to_dict() for message in messages])
+        text = _text(output)
+        if text and self._kind == "workflow":
+            await self._say(text)
+        entry = self._top.entry(messages, stored=self._bare(), ended="stopped")
+        await self._conductor.emit(self._conductor.checkpoint(entry, "interrupted"))
+        self._journal.add(entry)
+        await self._end()
+
+    async def _end(self) -> None:
+        ended = self._journal.ended
+        done = frames.Stopped() if ended == "stopped" else frames.Completed(output=self._journal.output)
+        await self._conductor.emit(done)
 
     async def _tell(self, name: str, payload: Any) -> None:
         if payload:

@@ -10,6 +10,7 @@ from domain.runtime import Capabilities, Execution
 from services.paths import UnloadableObject
 from services.worker.runtimes.agno.copies import kind_of, parts, warn_of_stores
 from services.worker.runtimes.agno.details import details
+from services.worker.runtimes.agno.files import Files
 from services.worker.runtimes.agno.hooks import AgnoHooks
 from services.worker.runtimes.agno.loop import AgnoLoop
 from services.worker.runtimes.agno.store import Kind
@@ -45,7 +46,10 @@ class AgnoRuntime:
         warn_of_stores(component)
 
     def execute(self, execution: Execution) -> AsyncGenerator[RuntimeFrame, None]:
-        def loop(outlet: Outlet) -> AgnoLoop:
-            return AgnoLoop(self._component, self.component, execution, outlet, self._hooks)
+        async def run(outlet: Outlet) -> None:
+            files = Files(execution.attachments)
+            media = await files.media(execution)
+            filled = await files.filled(execution)
+            await AgnoLoop(self._component, self.component, filled, outlet, self._hooks, media).run()
 
-        return Outlet().stream(lambda outlet: loop(outlet).run())
+        return Outlet().stream(run)

@@ -15,6 +15,7 @@ from domain import frames
 from domain.runtime import Execution
 from services.worker.runtimes.outlet import Outlet
 from services.worker.runtimes.pydantic_ai import answers, errors, messages
+from services.worker.runtimes.pydantic_ai.files import Files
 from services.worker.runtimes.pydantic_ai.gate import ToolGate, called
 from services.worker.runtimes.pydantic_ai.stream import ResponseStream
 
@@ -30,6 +31,7 @@ class AgentLoop:
         self._execution = execution
         self._outlet = outlet
         self._gate = ToolGate(execution, outlet)
+        self._files = Files(execution.attachments)
         self._run: Any = None
         self._kept = 0
         self._earlier = 0
@@ -38,7 +40,11 @@ class AgentLoop:
 
     async def run(self) -> None:
         """To the end, a pause, an error or an interrupt."""
-        past = messages.past_messages(self._execution.past)
+        own = [message for blob in self._execution.messages for message in messages.decode(blob)]
+        # What this turn is about first: the past gets what is left.
+        asked = None if own else await self._files.prompt(self._execution.input)
+        own = await self._files.filled(own)
+        past = await self._files.filled(messages.past_messages(self._execution.past))
         own = [message for blob in self._execution.messages for message in messages.decode(blob)]
         self._earlier = len(own)
         open_calls = messages.dangling_calls(own)
@@ -46,7 +52,7 @@ class AgentLoop:
         output_type: Any = [self._agent.output_type, DeferredToolRequests]
         try:
             async with self._agent.iter(
-                None if own else messages.prompt(self._execution.input),
+                asked,
                 message_history=[*past, *own],
                 deferred_tool_results=answers.results(
                     open_calls, answers.of_batch(self._execution.pauses, self._gate.items)
@@ -200,7 +206,7 @@ class AgentLoop:
     def _checkpoint(
         self, reason: Literal["tool_batch", "pause", "interrupted", "end"], new: Sequence[ModelMessage]
     ) -> frames.Checkpoint:
-        private = messages.encode(new[self._kept :])
+        private = messages.encode(self._files.bare(new[self._kept :]))
         self._kept = len(new)
         return frames.Checkpoint(reason=reason, message_index=self._earlier + len(new), private=private)
 

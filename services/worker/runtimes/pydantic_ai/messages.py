@@ -19,9 +19,9 @@ from pydantic_ai.messages import (
 from pydantic_core import PydanticSerializationError
 
 from domain.history import PastTurn
-from domain.parts import Part, TextPart, input_text
 from domain.runtime import RuntimeFailed
 from services.worker.executor.values import plain
+from services.worker.runtimes.pydantic_ai.files import asked
 
 
 def encode(messages: Sequence[ModelMessage]) -> bytes:
@@ -51,7 +51,7 @@ def past_messages(past: Sequence[PastTurn]) -> list[ModelMessage]:
     messages: list[ModelMessage] = []
     for turn in past:
         own = [message for blob in turn.messages for message in decode(blob)]
-        messages += [one for one in own if _says(one)] or [ModelRequest(parts=[UserPromptPart(input_text(turn.input))])]
+        messages += [one for one in own if _says(one)] or [ModelRequest(parts=[UserPromptPart(asked(turn.input))])]
         # Turn by turn, since a provider may repeat its call ids in the next one.
         messages = repair_messages(messages)
     return messages
@@ -62,16 +62,6 @@ def _says(message: ModelMessage) -> bool:
     if isinstance(message, ModelRequest):
         return True
     return any(part.part_kind not in ("text", "thinking") or part.has_content() for part in message.parts)
-
-
-def prompt(parts: Sequence[Part]) -> str | list[str] | None:
-    """What the user says in this turn; None in a fork without an input."""
-    if not parts:
-        return None
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
-    if len(texts) < len(parts):
-        raise RuntimeFailed("input_refused", "This agent reads text only.")
-    return texts[0] if len(texts) == 1 else texts
 
 
 def dangling_calls(messages: Sequence[ModelMessage]) -> list[ToolCallPart]:
