@@ -45,7 +45,6 @@ class AgentLoop:
         asked = None if own else await self._files.prompt(self._execution.input)
         own = await self._files.filled(own)
         past = await self._files.filled(messages.past_messages(self._execution.past))
-        own = [message for blob in self._execution.messages for message in messages.decode(blob)]
         self._earlier = len(own)
         open_calls = messages.dangling_calls(own)
         self._resume(open_calls)
