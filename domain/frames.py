@@ -126,6 +126,11 @@ class Completed(RuntimeFrame, frozen=True, kw_only=True):
     output: str | None = None
 
 
+class Stopped(RuntimeFrame, frozen=True, kw_only=True):
+    """Last frame: the work was given up by a person's answer or by itself, and has not failed. The turn ends as
+    interrupted."""
+
+
 class LiveFrame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The `data` of a temporary frame."""
 

@@ -282,6 +282,8 @@ class Executor:
                     case frames.Paused():
                         asked = askable(frame.requirements, self._tools.ids.uuid7)
                         self._said = Outcome(kind="paused", requirements=asked)
+                    case frames.Stopped():
+                        self._said = Outcome(kind="interrupted")
                     case frames.ItemDelta() if len(frame.text) > _PIECE:
                         for start in range(0, len(frame.text), _PIECE):
                             await self._writer.room()

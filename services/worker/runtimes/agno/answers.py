@@ -19,6 +19,7 @@ _CHANGED = (
     "selected_choices",
     "rejection_feedback",
     "edited_output",
+    "on_reject",
 )
 
 

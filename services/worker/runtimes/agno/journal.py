@@ -46,22 +46,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     answered: Answered | None = None
     step: Step | None = None
     stored: Stored | None = None
-    ended: Literal["pause", "interrupted", "end"] | None = None
+    ended: Literal["pause", "interrupted", "stopped", "end"] | None = None
     output: str | None = None
 
 
 class Journal(msgspec.Struct, kw_only=True):
-    """All entries of a turn, folded. `answered` and `steps` are those of the leg in hand; `stored` is what its last
-    pause or its end left; `pauses` counts pauses, of which the log may lack the last; `ended`: nothing is left to do
-    but to say `output`."""
+    """All entries of a turn, folded. `answered` and `steps` are those of the leg in hand; `paused` is what its last
+    pause left, `stored` what anything did; `pauses` counts pauses, of which the log may lack the last; `ended`: nothing
+    is left to do but to say `output`, or that it was stopped."""
 
     transcript: list[dict[str, Any]] = []
     system: dict[str, Any] | None = None
     answered: dict[str, dict[int, Answered]] = {}
     steps: list[Step] = []
     stored: Stored | None = None
+    paused: Stored | None = None
     pauses: int = 0
-    ended: bool = False
+    ended: Literal["stopped", "end"] | None = None
     output: str | None = None
 
     def add(self, entry: Entry) -> None:
@@ -78,8 +79,10 @@ class Journal(msgspec.Struct, kw_only=True):
             # What follows is another leg, which starts from the rows.
             self.answered = {}
             self.steps = []
+            self.paused = entry.stored
             self.pauses += 1
-        self.ended, self.output = entry.ended == "end", entry.output
+        self.ended = entry.ended if entry.ended in ("stopped", "end") else None
+        self.output = entry.output
 
 
 _entries = msgspec.json.Decoder(Entry)

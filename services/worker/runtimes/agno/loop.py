@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import time
 from collections.abc import Callable
 from typing import Any
@@ -49,9 +50,9 @@ class AgnoLoop:
 
     async def run(self) -> None:
         """To the end, a pause, an error or an interrupt."""
-        if self._journal.ended:
+        if self._journal.ended is not None:
             # The worker died between the last checkpoint and the end.
-            await self._conductor.emit(frames.Completed(output=self._journal.output))
+            await self._end()
             return
         self._check_steps()
         self._fill_store()
@@ -109,7 +110,7 @@ class AgnoLoop:
             source = journals.pop()
             past = [run for run in past if run["run_id"] != execution.past[-1].turn_id]
             self._conductor.skipped = len(source.transcript)
-        stored = self._journal.stored
+        stored = self._journal.paused
         if stored is not None:
             row.update({key: value for key, value in stored.session.items() if value is not None})
         self._store.fill(row, past, [] if stored is None else stored.runs)
@@ -133,6 +134,8 @@ class AgnoLoop:
             await self._paused(output)
         elif output.status == RunStatus.error:
             raise errors.told(self._top.error, None)
+        elif output.status == RunStatus.cancelled:
+            await self._stopped(output)
         else:
             await self._ended(output)
 
@@ -143,7 +146,7 @@ class AgnoLoop:
         common |= {"stream": True, "stream_events": True, "session_id": execution.session_id}
         if self._kind != "workflow":
             common["yield_run_output"] = True
-        if execution.pauses and self._journal.stored is not None:
+        if execution.pauses and self._journal.paused is not None:
             return self._continued(common)
         text = input_text(execution.input)
         if self._forks:
@@ -184,7 +187,8 @@ class AgnoLoop:
     def _from_store(self) -> Any:
         for row in self._store.rows()[1]:
             if row.get("run_id") == self._execution.turn_id:
-                return OUTPUTS[self._kind].from_dict(dict(row))
+                # `from_dict` takes what it is given apart, also inside.
+                return OUTPUTS[self._kind].from_dict(copy.deepcopy(row))
         return None
 
     async def _paused(self, output: Any) -> None:

@@ -39,7 +39,7 @@ class Conductor:
         self.execution = execution
         self.outlet = outlet
         self.journal = journal
-        self.items: dict[str, dict[str, str]] = {} if journal.stored is None else dict(journal.stored.items)
+        self.items: dict[str, dict[str, str]] = {} if journal.paused is None else dict(journal.paused.items)
         """Items of tool calls, by run id and call id."""
         self.tasks: set[asyncio.Task[Any]] = set()
         """Tasks in which members run: they end with the execution."""
