@@ -4,7 +4,7 @@ No adapter waits for its server: a process starts while PostgreSQL or NATS is aw
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from domain.decisions import Limits
@@ -16,7 +16,7 @@ from infra.nats.streams import open_streams
 from infra.pipeline.pipeline import Pipeline
 from infra.pipeline.pools import open_pipeline_pools
 from infra.pipeline.settings import PipelineSettings
-from infra.postgres.pool import Pool, Timeouts, create_pool
+from infra.postgres.pool import KEY_RANGES, Pool, Timeouts, create_pool
 from infra.settings import Role, Settings
 from infra.system import SystemClock, SystemIds
 from infra.telemetry.traces import Traces
@@ -34,7 +34,9 @@ def timeouts(settings: Settings) -> Timeouts:
 
 
 @asynccontextmanager
-async def open_pool(settings: Settings, role: Role, *, size: int | None = None) -> AsyncIterator[Pool]:
+async def open_pool(
+    settings: Settings, role: Role, *, size: int | None = None, planner: Mapping[str, str] | None = None
+) -> AsyncIterator[Pool]:
     """Connections of the role to its own database, for queries. Raises SettingMissing."""
     pool = await create_pool(
         settings.dsn(role),
@@ -42,11 +44,19 @@ async def open_pool(settings: Settings, role: Role, *, size: int | None = None) 
         application=f"turnlog {role}",
         timeouts=timeouts(settings),
         connect_timeout=settings.postgres.connect_seconds,
+        planner=planner,
     )
     try:
         yield pool
     finally:
         await _close(pool)
+
+
+@asynccontextmanager
+async def open_reads(settings: Settings, role: Role) -> AsyncIterator[Pool]:
+    """Connections for what is read of sessions by their keys, page by page. Raises SettingMissing."""
+    async with open_pool(settings, role, planner=KEY_RANGES) as pool:
+        yield pool
 
 
 def broker_options(settings: Settings, role: Role) -> BrokerOptions:

@@ -108,6 +108,11 @@ POINT_LOOKUPS: Mapping[str, str] = {
 """Planner settings for connections that only ever look rows up by key, because their statements are planned once, maybe
 when the tables were empty, and large statements take longer to plan than to run."""
 
+KEY_RANGES: Mapping[str, str] = {**POINT_LOOKUPS, "enable_bitmapscan": "off"}
+"""The same for pages in the order of a key. Where statistics are missing, or say that sessions are short, a bitmap of all
+that is left of a long one, sorted for one page, looks cheaper than the index: a replay would take the square of its
+length."""
+
 
 async def create_pool(
     dsn: str,

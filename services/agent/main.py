@@ -24,7 +24,7 @@ from services.http_log import HttpLog
 from services.lifecycle import Life, serve
 from services.measuring import measure_broker, measure_outbox, measure_pipeline, measure_pool
 from services.tracing import TracedPipeline, traced
-from services.wiring import open_pipeline, open_pool, open_publisher
+from services.wiring import open_pipeline, open_pool, open_publisher, open_reads
 
 log = structlog.get_logger("turnlog.agent")
 
@@ -46,13 +46,14 @@ async def _run(settings: Settings, traces: Traces | None) -> int:
     async with (
         open_publisher(settings, "agent", traces) as (broker, notifier),
         open_pipeline(settings, "agent", notifier) as pipeline,
+        open_reads(settings, "agent") as reads,
         open_pool(settings, "agent") as pool,
     ):
-        read_models, blobs = PostgresReadModels(pool), PostgresBlobs(pool)
+        read_models, blobs = PostgresReadModels(reads), PostgresBlobs(pool)
         measure_pipeline(pipeline, metrics.registry)
         measure_broker(broker, metrics.registry)
         measure_outbox(notifier.outbox, metrics.registry)
-        measure_pool(pool, metrics.registry)
+        measure_pool(reads, metrics.registry)
 
         async def database() -> None:
             await read_models.epoch()
@@ -68,9 +69,9 @@ async def _run(settings: Settings, traces: Traces | None) -> int:
         deps = AgentDeps(
             secret=secret,
             pipeline=pipeline if traces is None else TracedPipeline(pipeline, traces),
-            store=PostgresEventStore(pool),
+            store=PostgresEventStore(reads),
             read_models=read_models,
-            history=PostgresHistory(pool),
+            history=PostgresHistory(reads),
             catalogue=PostgresCatalogue(pool),
             feed_reads=PostgresFeedReads(pool),
             hook_runs=PostgresHookRuns(pool),
