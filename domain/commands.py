@@ -128,6 +128,17 @@ class RegenerateTurn(BeginTurn, frozen=True, kw_only=True, tag="regenerate_turn"
     sequence: int | None = None
     context_version: str | None = None
     metadata: dict[str, Any] | None = None
+class CopyTurns(Command, frozen=True, kw_only=True, tag="copy_turns"):
+    """Take ended turns of another session into one that was created for them. `first`: the sequence of the first of
+    these events; what is wrong with their order is refused whole."""
+
+    SENT = ("source_session_id", "first")
+
+    source_session_id: SessionId
+    first: int
+    events: list[Draft]
+
+
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,15 +173,6 @@ class RecordEvents(ExecutorCommand, frozen=True, kw_only=True, tag="record_event
     """Append what the attempt produced."""
 
 
-class PauseTurn(ExecutorCommand, frozen=True, kw_only=True, tag="pause_turn"):
-    """Wait for people; gives the claim back. `expires_in`: seconds from the pause, for questions that name no end."""
-
-    attempt: int
-    frame: int
-    requirements: list[Requirement]
-    expires_in: float | None = None
-
-
 class HookJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A hook that follows the end of a turn, if the turn ends in one of `after`. `done`: it has run in line, with this
     result."""
@@ -181,6 +183,17 @@ class HookJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: Literal["hook", "evaluation"] = "hook"
     done: bool = False
     result: Any = None
+
+
+class PauseTurn(ExecutorCommand, frozen=True, kw_only=True, tag="pause_turn"):
+    """Wait for people; gives the claim back. `expires_in`: seconds from the pause, for questions that name no end.
+    `hooks`: as with a finish, since a stored interrupt makes it one."""
+
+    attempt: int
+    frame: int
+    requirements: list[Requirement]
+    expires_in: float | None = None
+    hooks: list[HookJob] = []
 
 
 class FinishTurn(ExecutorCommand, frozen=True, kw_only=True, tag="finish_turn"):

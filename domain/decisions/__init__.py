@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from domain import commands
-from domain.decisions import branch, claim, control, execute, hooks, queue
+from domain.decisions import branch, claim, control, copy, execute, hooks, queue
 from domain.decisions.decision import Decision, Draftsman, Limits
 from domain.errors import NotAdmitted, SessionNotFound, TooManyTurns
-from domain.ids import Micros
+from domain.ids import Micros, TurnId
 from domain.session import SessionState, Wanted
 
 _DECIDERS: dict[type[commands.Command], Callable[[Draftsman, Any, Limits], Decision]] = {
@@ -31,6 +31,7 @@ _DECIDERS: dict[type[commands.Command], Callable[[Draftsman, Any, Limits], Decis
     commands.FinishTurn: execute.finish,
     commands.ReleaseTurn: execute.release,
     commands.EndHook: hooks.end,
+    commands.CopyTurns: copy.copy,
 }
 
 _WHILE_CLOSING = (
@@ -83,6 +84,9 @@ def wanted(command: commands.Command) -> Wanted:
             return Wanted(turn_ids=(command.source_turn_id,))
         case commands.CloseSession():
             return Wanted(all_queued=True)
+        case commands.CopyTurns():
+            # Of turns that came in before, their marks come now.
+            return Wanted(turn_ids=tuple({TurnId(one.turn_id) for one in command.events if one.turn_id is not None}))
         case commands.ClaimTurn():
             return Wanted(queued=1)
         case commands.FinishTurn():

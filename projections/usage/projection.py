@@ -5,6 +5,7 @@ from collections.abc import Sequence as Many
 import msgspec
 
 from domain.clock import rfc3339
+from domain.commands import CopyTurns
 from domain.events.item import UsageRecorded
 from domain.events.session import SessionCreated
 from domain.ids import Micros, SessionId
@@ -17,6 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 class _Cause(msgspec.Struct):
     by: str = ""
+    command: str = ""
 
 
 class _Tokens(msgspec.Struct):
@@ -51,7 +53,8 @@ class Usage:
             if isinstance(data, SessionCreated):
                 user = _cause(event.metadata).by
                 created.append({"session_id": event.session_id, "agent_id": data.agent_id, "user_id": user})
-            elif isinstance(data, UsageRecorded):
+            elif isinstance(data, UsageRecorded) and _cause(event.metadata).command != CopyTurns.__struct_config__.tag:
+                # A copy of a session has used nothing.
                 key = (event.session_id, rfc3339(Micros(event.created_at))[:10], data.model)
                 row = sums.setdefault(key, _Tokens(*key))
                 row.requests += 1

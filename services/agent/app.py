@@ -6,7 +6,7 @@ from litestar.di import Provide
 from services.agent.access import secret_guard
 from services.agent.deps import AgentDeps
 from services.agent.refusals import HANDLERS
-from services.agent.routes import blobs, commands, health, hooks, models, projections, replay
+from services.agent.routes import blobs, commands, copies, health, hooks, models, projections, replay
 
 # An input that is too large must still arrive, so that its refusal can name the limit; gateways bound bodies before.
 _MAX_BODY_BYTES = 16 * 1024 * 1024
@@ -18,6 +18,7 @@ def create_app(deps: AgentDeps) -> Litestar:
         path="/",
         route_handlers=[
             commands.execute,
+            copies.copy_session,
             replay.events,
             replay.heads,
             replay.open_items,

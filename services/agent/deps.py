@@ -21,8 +21,8 @@ from services.readiness import Check
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDeps:
     """Handlers ask for `deps: Deps`; everything in it is open as long as the app runs. `secret`: what gateways
-    show. `page_bytes`: of one replay page; `attachment_bytes`: of one attachment at most. `command_seconds`: deadline of
-    a command, below the gateway's timeout."""
+    show. `page_bytes`: of one replay page; `attachment_bytes`: of one attachment at most. `command_seconds`: deadline
+    of a command, below the gateway's timeout."""
 
     secret: str
     pipeline: CommandPipeline

@@ -29,6 +29,8 @@ _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 # A URL that just failed is asked last for so long; it is still asked when no other answers.
 _AVOID_SECONDS = 1.0
+# A session of tens of thousands of events.
+_COPY_SECONDS = 60.0
 # A large attachment, behind others that are being stored.
 _UPLOAD_SECONDS = 20.0
 
@@ -178,6 +180,12 @@ class AgentClient:
     async def hook_runs(self, body: bytes) -> bytes:
         """Hooks and evaluations: the agent service's answer to `POST /internal/hooks`."""
         return (await self._call("POST", "/internal/hooks", body=body)).body
+
+    async def copy_session(self, session_id: str, source: str, upto: int, name: str) -> None:
+        """Fill a session that was just created with what another one's log said at `upto`, which its owner calls by
+        that name. Raises NothingToCopy, SessionNotFound, Unavailable: then the same call goes on with it."""
+        body = _encoder.encode({"source": source, "upto": upto, "name": name})
+        await self._call("POST", f"/internal/sessions/{session_id}/copy", body=body, wait=_COPY_SECONDS)
 
     async def known_blobs(self, names: Many[str]) -> set[str]:
         """Those of these attachments that need not be sent."""

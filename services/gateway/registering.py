@@ -14,6 +14,7 @@ from domain.commands import CloseSession, CreateSession, EraseSession
 from domain.errors import Rejection, SessionBusy, SessionNotFound, Unavailable
 from domain.ids import CommandKey, SessionId
 from infra.postgres.registrations import NewRegistration, Owner, PostgresRegistrations, Registration
+from infra.postgres.session_copies import PostgresSessionCopies
 from services.gateway import bodies, tokens
 from services.gateway.agent_client import AgentClient
 from services.gateway.deps import GatewayDeps
@@ -101,9 +102,25 @@ async def start(agent: AgentClient, registrations: PostgresRegistrations, starti
     )
     try:
         await agent.execute(command)
+        if starting.fingerprint == copy_mark(starting.session_id):
+            await _copy(agent, registrations, starting)
     except Rejection:
         await registrations.fail(starting.session_id)
         raise
+
+
+def copy_mark(session_id: SessionId) -> bytes:
+    """The fingerprint of a registration that is noted as a copy. No request has it."""
+    return hashlib.sha256(f"copy\x00{session_id}".encode()).digest()
+
+
+async def _copy(agent: AgentClient, registrations: PostgresRegistrations, starting: Registration) -> None:
+    made_of = await PostgresSessionCopies(registrations.pool).find(starting.session_id)
+    if made_of is None:
+        raise SessionNotFound()
+    source = await registrations.get(made_of.source_session_id)
+    name = (source.external_id if source is not None else None) or made_of.source_session_id
+    await agent.copy_session(starting.session_id, made_of.source_session_id, made_of.upto, name)
 
 
 async def delete(deps: GatewayDeps, registration: Registration, *, erase: bool = False) -> None:
