@@ -41,6 +41,7 @@ def pause(draft: Draftsman, command: commands.PauseTurn, limits: Limits) -> Deci
     draft.adopt(command.events)
     if active.interrupt_then is not None:
         _seal_interrupted(draft, active, command.attempt, command.frame, {})
+        schedule(draft, active, command.hooks)
     else:
         draft.write(
             turn_events.TurnPaused(

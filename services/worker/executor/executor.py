@@ -326,6 +326,7 @@ class Executor:
                     frame=frame,
                     requirements=outcome.requirements,
                     expires_in=self._tools.bounds.requirement_seconds,
+                    hooks=self._hooks.jobs(),
                 )
             case kind:
                 return await self._writer.last(

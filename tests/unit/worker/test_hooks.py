@@ -233,3 +233,18 @@ def test_webhooks_are_signed_with_a_time_and_checked_in_constant_time() -> None:
         webhook("https://example.org", secret="short")
     with pytest.raises(ValueError, match="https"):
         webhook("ftp://example.org", secret=secret)
+
+
+async def test_a_pause_that_meets_a_stored_interrupt_is_an_end_that_hooks_follow() -> None:
+    async def asking(turn: Any) -> AsyncIterator[Any]:
+        store = made.store
+        await store.execute(
+            commands.InterruptTurn(session_id=store.session_id, key=CommandKey("stop"), turn_id=TurnId(turn.turn_id))
+        )
+        yield Pause(requirements=[Requirement(tool_call_id="c", kind="approval", tool_name="t")])
+
+    every = hook(name="every", background=True, after=["completed", "failed", "interrupted"])(note)
+    made = bench(resolved(hooked(asking, post=[every, hook(name="after", background=True)(note)])), asking)
+    turn = await made.turn("hi")
+    assert made.store.types(turn)[-2:] == ["turn.interrupted", "hook.scheduled"]
+    assert made.told == ["every"]
