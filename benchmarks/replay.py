@@ -3,8 +3,9 @@
 `python -m benchmarks.replay [--rounds N] [--events N]`. The client reads the stream from 0 to the last event over HTTP;
 the bare fetch takes the same columns of the same rows in one statement. Both are repeated in turn, in one run.
 
-CPU seconds stand beside the times: they say who became slower, whatever else the machine does meanwhile. fetch spends half of its time in Python's collector where that runs as often as by default: it is measured with the
-thresholds that our own commands have, which makes it twice as fast.
+CPU seconds stand beside the times: they say who became slower, whatever else the machine does meanwhile. A bare fetch
+spends half of its time in Python's collector where that runs as often as by default: it is measured with the thresholds
+that our own commands have, which makes it twice as fast.
 """
 
 import argparse
