@@ -59,8 +59,12 @@ class Turns:
     def fresh(self, claim: replies.ClaimedTurn) -> Executor:
         """An executor in another process."""
         self.bench.runtime = runtime = self._runtime()
-        self.bench.hooks = getattr(runtime, "hooks", Hooks())
+        self.bench.hooks = runtime.hooks
         return self.bench.of(claim)
+
+    def fresh_hooks(self) -> Hooks:
+        """Those of a runtime in another process."""
+        return self._runtime().hooks
 
     async def begin(self, text: str = "go", **options: Any) -> Executor:
         """A turn submitted and claimed."""

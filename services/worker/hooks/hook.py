@@ -16,7 +16,7 @@ ENDS: frozenset[str] = frozenset({"completed", "failed", "interrupted"})
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
     """One hook of an agent. `name` is unique in its agent and stands in the log. `call` may raise anything; `Refused`
     and what it returns mean what `services.worker.hooks.declared` says. `on`: ends of a turn that a background hook
-    follows."""
+    follows. `member`: it follows what this member of the agent said, by the id in the scope of its items."""
 
     name: str
     call: Callable[[HookRun], Awaitable[Any]]
@@ -25,6 +25,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     guardrail: bool = False
     kind: Literal["hook", "evaluation"] = "hook"
     on: frozenset[str] = frozenset({"completed"})
+    member: str | None = None
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True):

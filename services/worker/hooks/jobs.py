@@ -169,7 +169,7 @@ class Jobs:
 
     async def _call(self, tried: HookTry, hook: Hook) -> object:
         events = await self._turn_log.turn_events(tried.session_id, tried.turn_id)
-        run = told(tried, events, self._attachments)
+        run = told(tried, events, self._attachments, hook.member)
         if run is None:
             raise LookupError("the log does not know this turn's end")
         return stored_result(hook.name, await hook.call(run))

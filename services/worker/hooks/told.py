@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from domain.events import item, turn
 from domain.events.envelope import StoredEvent
-from domain.parts import input_text
+from domain.parts import Scope, input_text
 from domain.runtime import Attachments, NoAttachments
 from infra.postgres.hook_jobs import HookTry
 from services.worker.hooks.declared import End, HookRun
@@ -12,8 +12,13 @@ from services.worker.hooks.declared import End, HookRun
 NO_ATTACHMENTS = NoAttachments()
 
 
-def told(tried: HookTry, events: Iterable[StoredEvent], attachments: Attachments = NO_ATTACHMENTS) -> HookRun | None:
-    """None where the log knows no such turn, or not its end."""
+def told(
+    tried: HookTry,
+    events: Iterable[StoredEvent],
+    attachments: Attachments = NO_ATTACHMENTS,
+    member: str | None = None,
+) -> HookRun | None:
+    """None where the log knows no such turn, or not its end. `member`: the output is what that one said."""
     queued: turn.TurnQueued | None = None
     parts = None
     said: dict[str, str] = {}
@@ -24,7 +29,7 @@ def told(tried: HookTry, events: Iterable[StoredEvent], attachments: Attachments
                 queued, parts = event, event.input
             case turn.InputRewritten() as event:
                 parts = event.input
-            case item.ItemCompleted(kind="text", scope=None, text=str(text)) as event:
+            case item.ItemCompleted(kind="text", text=str(text)) as event if _is_of(event.scope, member):
                 said[event.item_id] = text
             case item.ItemSuperseded() as event:
                 for item_id in event.item_ids:
@@ -34,6 +39,8 @@ def told(tried: HookTry, events: Iterable[StoredEvent], attachments: Attachments
     if queued is None or parts is None or end is None:
         return None
     output = "".join(said.values()) or None
+    if member is None and isinstance(end, turn.TurnCompleted):
+        output = end.output or output
     return HookRun(
         session_id=tried.session_id,
         turn_id=tried.turn_id,
@@ -41,7 +48,7 @@ def told(tried: HookTry, events: Iterable[StoredEvent], attachments: Attachments
         hook=tried.hook,
         input=input_text(parts),
         parts=parts,
-        output=(end.output if isinstance(end, turn.TurnCompleted) else None) or output,
+        output=output,
         status=_STATUS[end.type],
         error_code=end.error.code if isinstance(end, turn.TurnFailed) else None,
         context_version=queued.context_version,
@@ -49,6 +56,10 @@ def told(tried: HookTry, events: Iterable[StoredEvent], attachments: Attachments
         attempt=tried.attempts,
         attachments=attachments,
     )
+
+
+def _is_of(scope: Scope | None, member: str | None) -> bool:
+    return scope is None if member is None else scope is not None and scope.id == member
 
 
 _STATUS: dict[str, End] = {

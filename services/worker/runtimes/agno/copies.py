@@ -134,8 +134,9 @@ def _member(member: Any, conductor: Conductor, store: Any, base: dict[str, Any])
     made = copied(member, conductor, store) if kind is not None else member
     if kind is None:
         return made
+    conductor.strip(member, made)
     start, go_on = made.arun, made.acontinue_run
-    name = _name_of(made)
+    name = name_of(made)
 
     def arun(input: Any = None, **rest: Any) -> Any:
         parent = current.get()
@@ -159,7 +160,7 @@ def _member(member: Any, conductor: Conductor, store: Any, base: dict[str, Any])
     return made
 
 
-def _name_of(component: Any) -> str:
+def name_of(component: Any) -> str:
     """What AgentOS calls it."""
     known = component.id or (get_member_id(component) if isinstance(component, Agent | Team) else component.name)
     return str(known or type(component).__name__)
@@ -176,7 +177,7 @@ def _inner_run(
     conductor: Conductor, parent: Run, key: str, run_id: str, kind: Kind, made: Any, base: dict[str, Any]
 ) -> Run:
     depth = (0 if parent.scope is None else parent.scope.depth) + 1
-    scope = Scope(component=kind, id=_name_of(made), run_id=run_id, parent_run_id=parent.run_id, depth=depth)
+    scope = Scope(component=kind, id=name_of(made), run_id=run_id, parent_run_id=parent.run_id, depth=depth)
     told = {f"{kind}_name": made.name, "nested_depth": depth, **base}
     if parent.kind == "workflow":
         told["workflow_run_id"] = parent.run_id

@@ -38,15 +38,14 @@ class AgnoLoop:
         self._kind: Kind = kind
         self._execution = execution
         self._journal = read(execution.messages)
-        self._conductor = Conductor(execution, outlet, self._journal)
+        self._conductor = Conductor(execution, outlet, self._journal, hooks.strip)
         self._store = TurnStore(execution.session_id)
         self._made = copied(component, self._conductor, self._store)
         self._top = Run(self._conductor, "", execution.turn_id, None, {}, kind)
         self._failure: Any = None
         self._hooks = hooks
         self._media = media
-        if kind != "workflow":
-            hooks.strip(self._made)
+        hooks.strip(component, self._made)
 
     async def run(self) -> None:
         """To the end, a pause, an error or an interrupt."""

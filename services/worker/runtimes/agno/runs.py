@@ -35,7 +35,11 @@ _ASKING = ("get_user_input", "ask_user")
 class Conductor:
     """What the runs of an execution share."""
 
-    def __init__(self, execution: Execution, outlet: Outlet, journal: Journal) -> None:
+    def __init__(
+        self, execution: Execution, outlet: Outlet, journal: Journal, strip: Callable[[Any, Any], None]
+    ) -> None:
+        """`strip`: takes the hooks that we run from a copy, given what it is a copy of."""
+        self.strip = strip
         self.execution = execution
         self.outlet = outlet
         self.journal = journal
