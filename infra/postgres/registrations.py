@@ -122,6 +122,19 @@ class PostgresRegistrations:
         """In any state, whoever owns it."""
         return await self._one("get", session_id)
 
+    async def named_many(self, asked: Many[tuple[Owner, str]]) -> dict[tuple[Owner, str], Registration]:
+        """`named` for many at once; those that are not there are left out."""
+        users, workspaces = [o.user_id for o, _ in asked], [o.workspace_id for o, _ in asked]
+        names = [name for _, name in asked]
+        ids = [name if is_uuid(name) else None for name in names]
+        rows = await self._fetch(self._sql["named_many"], users, workspaces, names, ids)
+        return {asked[row["place"] - 1]: registration_of(row) for row in rows}
+
+    async def get_many(self, session_ids: Many[SessionId]) -> dict[SessionId, Registration]:
+        """`get` for many at once."""
+        rows = await self._fetch(self._sql["get_many"], list(session_ids))
+        return {row["session_id"]: registration_of(row) for row in rows}
+
     async def activate(
         self, session_id: SessionId, token_hash: bytes | None = None, token_seconds: float = 0.0
     ) -> Registration | None:

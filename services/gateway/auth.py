@@ -12,8 +12,8 @@ from litestar.connection import ASGIConnection
 
 from domain.clock import Clock
 from domain.errors import SessionNotFound
-from domain.ids import Micros
-from infra.postgres.registrations import Owner, PostgresRegistrations, Registration
+from domain.ids import Micros, SessionId
+from infra.postgres.registrations import Owner, Registration
 from infra.postgres.stream_passes import Grant
 from services.gateway import tokens
 from services.gateway.names import external_id_fault
@@ -38,6 +38,14 @@ class Access(msgspec.Struct, frozen=True):
     cookie: str | None = None
 
 
+class Registrations(Protocol):
+    """Where credentials look."""
+
+    async def named(self, owner: Owner, name: str) -> Registration | None: ...
+
+    async def get(self, session_id: SessionId) -> Registration | None: ...
+
+
 class Credential(Protocol):
     """What a request shows of its sender."""
 
@@ -54,7 +62,7 @@ class UserCredential(msgspec.Struct, frozen=True):
     """A user: all of their sessions, by external id first, then by session id."""
 
     user: Owner
-    registrations: PostgresRegistrations
+    registrations: Registrations
     expires_at: Micros | None = None
 
     def owner(self) -> Owner:
@@ -69,7 +77,7 @@ class SessionCredential(msgspec.Struct, frozen=True):
     """A session token: one session, by either of its names."""
 
     token: str
-    registrations: PostgresRegistrations
+    registrations: Registrations
     clock: Clock
 
     def owner(self) -> Owner:
@@ -92,7 +100,7 @@ class PassCredential(msgspec.Struct, frozen=True):
     ticket: str | None
     cookie: str | None
     passes: StreamPasses
-    registrations: PostgresRegistrations
+    registrations: Registrations
 
     def owner(self) -> Owner:
         raise UserNeeded()
@@ -111,9 +119,16 @@ class Authenticator:
     """Turns requests into credentials and session names into registrations. `users` None: authentication is off."""
 
     def __init__(
-        self, registrations: PostgresRegistrations, users: UserTokens | None, clock: Clock, passes: StreamPasses
+        self,
+        registrations: Registrations,
+        users: UserTokens | None,
+        clock: Clock,
+        passes: StreamPasses,
+        for_streams: Registrations | None = None,
     ) -> None:
+        """`for_streams`: where streams look, many of which are opened at once."""
         self._registrations = registrations
+        self._for_streams = for_streams or registrations
         self._passes = passes
         self._users = users
         self._clock = clock
@@ -124,16 +139,19 @@ class Authenticator:
 
     def credential(self, request: Connection) -> Credential:
         """Raises Unauthenticated."""
+        return self._shown(request, self._registrations)
+
+    def _shown(self, request: Connection, registrations: Registrations) -> Credential:
         if self._users is None:
-            return UserCredential(LOCAL_USER, self._registrations)
+            return UserCredential(LOCAL_USER, registrations)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > _MAX_CREDENTIAL or not token.isascii():
             raise Unauthenticated()
         if token.startswith(tokens.PREFIX):
-            return SessionCredential(token, self._registrations, self._clock)
+            return SessionCredential(token, registrations, self._clock)
         owner, expires_at = self._users.read(token)
-        return UserCredential(owner, self._registrations, expires_at)
+        return UserCredential(owner, registrations, expires_at)
 
     def owner(self, request: Connection) -> Owner:
         """The user who asks. Raises Unauthenticated, UserNeeded."""
@@ -161,8 +179,8 @@ class Authenticator:
     def _for_stream(self, request: Connection, ticket: str | None) -> Credential:
         cookie = request.cookies.get(COOKIE)
         if "authorization" in request.headers or (ticket is None and (cookie is None or self.off)):
-            return self.credential(request)
-        return PassCredential(ticket, cookie, self._passes, self._registrations)
+            return self._shown(request, self._for_streams)
+        return PassCredential(ticket, cookie, self._passes, self._for_streams)
 
     async def _find(self, credential: Credential, name: str) -> Access:
         # What can be no name is asked of no database: text with U+0000 would be an error there.

@@ -21,6 +21,7 @@ from services.gateway.agent_client import AgentClient
 from services.gateway.app import create_app
 from services.gateway.auth import Authenticator
 from services.gateway.deps import GatewayDeps
+from services.gateway.lookups import Lookups
 from services.gateway.loopback import is_loopback
 from services.gateway.measures import measure_streams
 from services.gateway.open_items import StoredOpenItems
@@ -153,7 +154,7 @@ async def _run(settings: Settings, traces: Traces | None) -> int:
             settings=settings,
             agent=agent,
             registrations=registrations,
-            authenticator=Authenticator(registrations, users, clock, passes),
+            authenticator=Authenticator(registrations, users, clock, passes, Lookups(registrations, hub.spawn)),
             passes=passes,
             revocations=revocations,
             control=notifier.control,

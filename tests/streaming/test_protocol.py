@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from services.gateway.sse.hub import moments
 from services.gateway.sse.limits import Limits
 from tests.support.sse import assert_gapless
 from tests.support.streaming import FakeBroker, Log, stream_gateway, watching
@@ -170,6 +171,19 @@ async def test_revocation_ends_the_streams_of_the_session() -> None:
         broker.control(S, "revoked")
         await stream.end()
         assert stream.frames[-1].json == {"reason": "revoked"}
+
+
+def test_d16_a_drain_has_its_moments_evenly_and_none_on_the_beat() -> None:
+    """Two thousand over 25 s: eighty in each second, give or take the part that lies across."""
+    made = moments(2_000, 25.0)
+    assert made == sorted(made)
+    assert all(25.0 * number / 2_000 <= moment < 25.0 * (number + 1) / 2_000 for number, moment in enumerate(made))
+    a_second = [sum(1 for moment in made if second <= moment < second + 1) for second in range(25)]
+    assert all(79 <= count <= 81 for count in a_second)
+    assert made[-1] - made[0] > 20
+    assert len({round(moment * 80 % 1, 6) for moment in made}) > 1_000
+    assert moments(3, 0.0) == [0.0] * 3
+    assert moments(0, 25.0) == []
 
 
 async def test_drain_says_farewell_over_its_time_and_refuses_newcomers() -> None:

@@ -32,8 +32,10 @@ from infra.system import SystemIds
 from services.agent.app import create_app as create_agent_app
 from services.gateway.agent_client import AgentClient, Heads, ReplayPage
 from services.gateway.app import create_app as create_gateway_app
+from services.gateway.auth import Authenticator
 from services.gateway.deps import GatewayDeps
-from services.gateway.main import SessionSubscriber
+from services.gateway.lookups import Lookups
+from services.gateway.main import SessionSubscriber, user_tokens
 from services.gateway.open_items import StoredOpenItems
 from services.gateway.sse.hub import Hub
 from services.gateway.sse.limits import Limits
@@ -295,7 +297,9 @@ async def _gateway(settings: Settings, agent_url: str, limits: Limits | None) ->
             Hub(agent, subscriber, limits, StoredOpenItems(reader, client)) as hub,
         ):
             hub.revoked = deps.revocations.check
-            deps = replace(deps, hub=hub, control=notifier.control)
+            lookups = Lookups(deps.registrations, hub.spawn)
+            authenticator = Authenticator(deps.registrations, user_tokens(settings), deps.clock, deps.passes, lookups)
+            deps = replace(deps, hub=hub, control=notifier.control, authenticator=authenticator)
             served = Served(create_gateway_app(deps))
             async with served.running():
                 yield Gateway(served, deps, agent, subscriber, broker)

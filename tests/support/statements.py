@@ -169,3 +169,36 @@ async def statement_proxy(dsn: str) -> AsyncIterator[tuple[StatementProxy, str]]
         yield proxy, urlunsplit(parts._replace(netloc=netloc))
     finally:
         server.close()
+
+
+class StatementCounter(StatementProxy):
+    """Knows what was executed over it. It leads where `instead_of` says."""
+
+    def __init__(self) -> None:
+        super().__init__("", 0)
+        self.port = 0
+        self.texts: list[str] = []
+        self.before = self._note
+
+    def instead_of(self, dsn: str) -> str:
+        """The same database over this proxy, which from now on leads to that server."""
+        parts = urlsplit(dsn)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self._host, self._port = parts.hostname, parts.port
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[0] + f"@127.0.0.1:{self.port}"))
+
+    async def _note(self, statement: Statement) -> None:
+        self.texts.append(statement.text)
+
+
+@asynccontextmanager
+async def statement_counter() -> AsyncIterator[StatementCounter]:
+    """On a loopback port of its own."""
+    counter = StatementCounter()
+    server = await asyncio.start_server(counter.serve, "127.0.0.1", 0)
+    counter.port = server.sockets[0].getsockname()[1]
+    try:
+        yield counter
+    finally:
+        server.close()

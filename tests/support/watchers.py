@@ -23,14 +23,22 @@ class Connection:
     retry: int | None = None
 
 
+def _free() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 @dataclass(slots=True)
 class Watcher:
-    """`ports`: gateways, each connection at the next one. `seconds_of`: how long to wait for which `retry:`."""
+    """`ports`: gateways, each connection at the next one. `seconds_of`: how long to wait for which `retry:`. `may`: it
+    connects while that is set."""
 
     session: str
     ports: list[int]
     authorization: str = ""
     seconds_of: Callable[[int], float] = lambda milliseconds: milliseconds / 1000
+    may: asyncio.Event = field(default_factory=_free)
     last: int = 0
     ids: list[int] = field(default_factory=list)
     connections: list[Connection] = field(default_factory=list)
@@ -46,6 +54,7 @@ class Watcher:
         """Until the session is closed for good or `stopped`."""
         retry = 1_000
         while not self.stopped:
+            await self.may.wait()
             retry = await self._connect() or retry
             await asyncio.sleep(0.0 if self.stopped else self.seconds_of(retry))
 

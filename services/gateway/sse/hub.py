@@ -75,7 +75,7 @@ class Hub:
     async def __aenter__(self) -> "Hub":
         await self._tasks.__aenter__()
         for work in (self.inquiry.run(), self._compare(), self._comment()):
-            self._spawn(work)
+            self.spawn(work)
         return self
 
     async def __aexit__(
@@ -144,9 +144,9 @@ class Hub:
         random.shuffle(leaving)
         loop = asyncio.get_running_loop()
         start = loop.time()
-        for number, viewer in enumerate(leaving):
-            wait = start + seconds * (number + random.random()) / len(leaving) - loop.time()
-            if seconds and wait > 0:
+        for viewer, moment in zip(leaving, moments(len(leaving), seconds), strict=True):
+            wait = start + moment - loop.time()
+            if wait > 0:
                 await asyncio.sleep(wait)
             self.send_on(viewer)
         # Those that were just being answered when the drain began.
@@ -166,7 +166,7 @@ class Hub:
         for viewer in viewers:
             self.send_on(viewer)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Task[None]:
         """A task of this hub's, which does not outlive it."""
         task = self._tasks.create_task(work)
         self._running.add(task)
@@ -176,17 +176,17 @@ class Hub:
     def _start(self, session_id: str) -> _Held:
         feed = SessionFeed(
             session_id,
-            Pages(session_id, self.replays, self._spawn, Tail(self.tails, self.limits.tail_bytes)),
+            Pages(session_id, self.replays, self.spawn, Tail(self.tails, self.limits.tail_bytes)),
             self.limits,
             self.check,
-            self._spawn,
+            self.spawn,
             self._told_revoked,
             self._open_items,
             self.room,
             self.meter,
         )
         held = self._sessions[session_id] = _Held(feed, asyncio.get_running_loop().create_future())
-        self._spawn(self._subscribe(held))
+        self.spawn(self._subscribe(held))
         return held
 
     async def _subscribe(self, held: _Held) -> None:
@@ -245,6 +245,11 @@ class Hub:
             await asyncio.sleep(self.limits.comment_seconds / 2)
             for viewer in list(self._viewers):
                 viewer.comment()
+
+
+def moments(count: int, seconds: float) -> list[float]:
+    """So many moments within so many seconds, in order: one in each of as many equal parts, anywhere in it."""
+    return [seconds * (number + random.random()) / count for number in range(count)]
 
 
 def _settle(live: "Future[None]") -> None:

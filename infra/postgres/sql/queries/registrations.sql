@@ -66,6 +66,57 @@ WHERE session_id = $4 AND user_id = $1 AND workspace_id = $2 AND state <> 'faile
 ORDER BY rank
 LIMIT 1;
 
+-- name: named_many
+-- The same for many who ask at once; `place` counts them from 1.
+SELECT DISTINCT ON (a.place)
+    a.place,
+    r.session_id,
+    r.user_id,
+    r.workspace_id,
+    r.external_id,
+    r.agent_id,
+    r.fingerprint,
+    r.state,
+    r.token_hash,
+    r.token_expires_at,
+    r.title,
+    r.starred,
+    r.context_version,
+    r.metadata,
+    r.created_at,
+    r.changed_at
+FROM unnest($1::text [], $2::text [], $3::text [], $4::uuid []) WITH ORDINALITY
+    AS a (user_id, workspace_id, name, session_id, place)
+CROSS JOIN LATERAL (
+    SELECT 0 AS rank, n.* FROM registrations AS n
+    WHERE n.user_id = a.user_id AND n.workspace_id = a.workspace_id AND n.external_id = a.name AND n.state <> 'failed'
+    UNION ALL
+    SELECT 1 AS rank, n.* FROM registrations AS n
+    WHERE n.session_id = a.session_id AND n.user_id = a.user_id AND n.workspace_id = a.workspace_id
+        AND n.state <> 'failed'
+) AS r
+ORDER BY a.place, r.rank;
+
+-- name: get_many
+SELECT
+    session_id,
+    user_id,
+    workspace_id,
+    external_id,
+    agent_id,
+    fingerprint,
+    state,
+    token_hash,
+    token_expires_at,
+    title,
+    starred,
+    context_version,
+    metadata,
+    created_at,
+    changed_at
+FROM registrations
+WHERE session_id = any($1::uuid []);
+
 -- name: get
 SELECT
     session_id,
