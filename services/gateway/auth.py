@@ -53,6 +53,10 @@ class Credential(Protocol):
         """The user, for what concerns more than one session. Raises UserNeeded."""
         ...
 
+    async def known(self) -> None:
+        """Raises Unauthenticated where this is nobody's, whatever it is shown for."""
+        ...
+
     async def find(self, name: str) -> Access | None:
         """What this sender calls so, in any state. Raises Unauthenticated."""
         ...
@@ -67,6 +71,9 @@ class UserCredential(msgspec.Struct, frozen=True):
 
     def owner(self) -> Owner:
         return self.user
+
+    async def known(self) -> None:
+        return
 
     async def find(self, name: str) -> Access | None:
         found = await self.registrations.named(self.user, name)
@@ -83,15 +90,22 @@ class SessionCredential(msgspec.Struct, frozen=True):
     def owner(self) -> Owner:
         raise UserNeeded()
 
+    async def known(self) -> None:
+        await self._opened()
+
     async def find(self, name: str) -> Access | None:
+        found, expires_at = await self._opened()
+        grant = Grant(token_hash=found.token_hash, expires_at=expires_at)
+        return Access(found, grant) if name in (found.external_id, found.session_id) else None
+
+    async def _opened(self) -> tuple[Registration, Micros]:
         session_id = tokens.session_of(self.token)
         found = None if session_id is None else await self.registrations.get(session_id)
         if found is None or not tokens.opens(self.token, found.token_hash):
             raise Unauthenticated()
         if found.token_expires_at is None or found.token_expires_at <= self.clock.now():
             raise Unauthenticated()
-        grant = Grant(token_hash=found.token_hash, expires_at=found.token_expires_at)
-        return Access(found, grant) if name in (found.external_id, found.session_id) else None
+        return found, found.token_expires_at
 
 
 class PassCredential(msgspec.Struct, frozen=True):
@@ -104,6 +118,9 @@ class PassCredential(msgspec.Struct, frozen=True):
 
     def owner(self) -> Owner:
         raise UserNeeded()
+
+    async def known(self) -> None:
+        raise Unauthenticated()
 
     async def find(self, name: str) -> Access | None:
         opened = await self.passes.open(self.ticket, self.cookie)
@@ -152,6 +169,10 @@ class Authenticator:
             return SessionCredential(token, registrations, self._clock)
         owner, expires_at = self._users.read(token)
         return UserCredential(owner, registrations, expires_at)
+
+    async def known(self, request: Connection) -> None:
+        """That somebody we know asks. Raises Unauthenticated."""
+        await self.credential(request).known()
 
     def owner(self, request: Connection) -> Owner:
         """The user who asks. Raises Unauthenticated, UserNeeded."""

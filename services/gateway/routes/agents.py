@@ -24,7 +24,7 @@ _catalogue = msgspec.json.Decoder(list[_Agent])
 
 @get("/v1/agents", operation_id="listAgents", operation_class=described({200: shapes.Agent}, 503, many=True))
 async def list_agents(request: Request[object, object, State], deps: Deps) -> Response[bytes]:
-    """Agents that workers have announced."""
-    deps.authenticator.credential(request)
+    """Agents that workers have announced, for users: a session token is for one session, which has its agent."""
+    deps.authenticator.owner(request)
     agents = _catalogue.decode(await deps.agent.read("/agents"))
     return Response(msgspec.json.encode(agents), media_type="application/json")

@@ -61,6 +61,6 @@ async def search_texts(
     operation_class=described({200: shapes.Projection}, 503, many=True),
 )
 async def list_projections(request: Request[object, object, State], deps: Deps) -> Response[bytes]:
-    """How far the read models across sessions are."""
-    deps.authenticator.credential(request)
+    """How far the read models across sessions are, for users: a session token opens one session only."""
+    deps.authenticator.owner(request)
     return Response(await deps.agent.read("/projections"), media_type="application/json")

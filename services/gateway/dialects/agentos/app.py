@@ -1,7 +1,11 @@
 """The AgentOS routes as one router, under the prefix that the settings name."""
 
+from typing import Any
+
 from litestar import Router
+from litestar.connection import ASGIConnection
 from litestar.di import Provide
+from litestar.handlers.base import BaseRouteHandler
 from litestar.types import ControllerRouterHandler
 
 from infra.postgres.agentos_names import PostgresAgentOSNames
@@ -64,9 +68,16 @@ def router(deps: GatewayDeps) -> list[Router]:
         route_handlers=[create.create_run],
         request_max_body_size=UploadLimits.of(deps.settings.limits).body,
     )
+
+    async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+        # Before a body is read and a component is looked for: strangers learn nothing, and hand nothing in.
+        if not handler.opt.get("open"):
+            await deps.authenticator.known(connection)
+
     routes: list[ControllerRouterHandler] = [creating, *_ROUTES]
     return [
         Router(
+            guards=[guard],
             path=prefix,
             # At the root that path is the page's.
             route_handlers=routes if prefix == "/" else [*routes, discovery.home],

@@ -11,6 +11,9 @@ from services.gateway.dialects.agentos.finding import Finder
 Find = NamedDependency[Finder]
 """Handlers ask for it by the name `finder`."""
 
+OPEN = {"open": True}
+"""`opt` of a handler that answers whoever asks; all others want a credential before anything is read."""
+
 IdempotencyKey = Annotated[str | None, HeaderParameter(name="Idempotency-Key")]
 SessionQuery = Annotated[str | None, QueryParameter(name="session_id")]
 
