@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 class Gate:
     """`shut`: every connection is cut and none is taken. Frozen: connections stay, nothing passes and nothing is
-    read."""
+    read. `taken`: connections so far."""
 
     def __init__(self, host: str, port: int) -> None:
         self._to = (host, port)
@@ -18,6 +18,7 @@ class Gate:
         self._moving.set()
         self._writers: set[StreamWriter] = set()
         self.port = 0
+        self.taken = 0
 
     def shut(self) -> None:
         self._shut = True
@@ -50,6 +51,7 @@ class Gate:
         except OSError:
             writer.transport.abort()
             return
+        self.taken += 1
         ends = {writer, other}
         self._writers |= ends
         try:
