@@ -48,7 +48,9 @@ class NewRegistration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. `token_hash`: SHA-256 of the session token, None until a create request has been answered."""
+    """One row. `token_hash`: SHA-256 of the session token, None until a create request has been answered.
+    `token_seconds`: how much longer that is good, by the clock that stamped it (the database's), where one registration
+    was asked for by its id."""
 
     session_id: SessionId
     user_id: str
@@ -65,6 +67,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     metadata: bytes | None
     created_at: Micros
     changed_at: Micros
+    token_seconds: float | None = None
 
     @property
     def owner(self) -> Owner:
@@ -73,7 +76,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
 def registration_of(row: Any) -> Registration:
     """The registration in a row with all of its columns."""
-    return Registration(**{name: row[name] for name in Registration.__struct_fields__})
+    return Registration(**{name: row[name] for name in Registration.__struct_fields__ if name in row})
 
 
 class PostgresRegistrations:

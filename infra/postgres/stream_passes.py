@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from domain.errors import StoreUnavailable
-from domain.ids import Micros, SessionId
+from domain.ids import SessionId
 from domain.ports import Statement
 from infra.postgres.pool import Pool, fetch
 from infra.postgres.registrations import Owner, Registration, RegistrationsUnavailable
@@ -13,12 +13,12 @@ from infra.postgres.sql import statements
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True):
-    """By what right somebody reads a session: as its owner, or by the session token with that hash. `expires_at`: when
-    that ends, None for never."""
+    """By what right somebody reads a session: as its owner, or by the session token with that hash. `seconds`: until
+    that ends, None for never; counted from when it was looked at, so that no two clocks are ever compared."""
 
     owner: Owner | None = None
     token_hash: bytes | None = None
-    expires_at: Micros | None = None
+    seconds: float | None = None
 
     def holds(self, registration: Registration) -> bool:
         """Whether it is still right for that registration, apart from the time."""
@@ -37,7 +37,7 @@ class PostgresStreamPasses:
     async def issue(self, session_id: SessionId, ticket: bytes, grant: Grant, seconds: float) -> None:
         """A ticket with that digest, good for so long."""
         user, workspace = (None, None) if grant.owner is None else (grant.owner.user_id, grant.owner.workspace_id)
-        await self._fetch("issue", ticket, session_id, user, workspace, grant.token_hash, grant.expires_at, seconds)
+        await self._fetch("issue", ticket, session_id, user, workspace, grant.token_hash, grant.seconds, seconds)
 
     async def spend(self, ticket: bytes, cookie: bytes, seconds: float) -> tuple[SessionId, Grant] | None:
         """Puts the cookie in the ticket's place, for so long and no longer than the grant, which ends with it. None
@@ -61,4 +61,4 @@ def _granted(rows: list[Any]) -> tuple[SessionId, Grant] | None:
         return None
     row = rows[0]
     owner = None if row["user_id"] is None else Owner(row["user_id"], row["workspace_id"])
-    return row["session_id"], Grant(owner=owner, token_hash=row["token_hash"], expires_at=row["expires_at"])
+    return row["session_id"], Grant(owner=owner, token_hash=row["token_hash"], seconds=row["seconds"])

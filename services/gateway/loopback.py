@@ -1,7 +1,8 @@
 """What stands in for authentication where it is off: only this machine, and only pages that this gateway served.
 
 Any web page can make a browser send a form to loopback, and a name of an attacker's can be made to resolve there (DNS
-rebinding). The first carries a foreign Origin, the second a foreign Host.
+rebinding). The first carries a foreign Origin, the second a foreign Host. A picture or script that a foreign page asks
+for carries no Origin; browsers say of it that it comes from another site.
 """
 
 import ipaddress
@@ -33,11 +34,19 @@ def _host_of(authority: str) -> str:
         return ""
 
 
-def check(host: str | None, origin: str | None, allowed: Container[str] = ()) -> None:
-    """Raises HostRefused, OriginRefused. No Origin is fine: then no page sent it, or it only reads. `allowed`: origins
-    besides the host's own."""
+def _foreign(method: str, headers: Headers) -> bool:
+    """A browser says that a page of another site asks for it. Following a link is not that."""
+    follows = method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
+    return headers.get("sec-fetch-site") == "cross-site" and not follows
+
+
+def check(host: str | None, origin: str | None, allowed: Container[str] = (), *, foreign: bool = False) -> None:
+    """Raises HostRefused, OriginRefused. No Origin is fine unless it is `foreign`: then no page sent it, or one of ours
+    that only reads. `allowed`: origins besides the host's own."""
     if host is None or not is_loopback(_host_of(host)):
         raise HostRefused()
+    if foreign and origin not in allowed:
+        raise OriginRefused()
     if origin is not None and origin not in (f"http://{host}", f"https://{host}") and origin not in allowed:
         raise OriginRefused()
 
@@ -49,7 +58,7 @@ def guard(allowed: Container[str] = ()) -> Middleware:
         async def checked(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == ScopeType.HTTP:
                 headers = Headers.from_scope(scope)
-                check(headers.get("host"), headers.get("origin"), allowed)
+                check(headers.get("host"), headers.get("origin"), allowed, foreign=_foreign(scope["method"], headers))
             await app(scope, receive, send)
 
         return checked

@@ -106,7 +106,7 @@ def _cookie(request: HttpRequest, value: str, seconds: float) -> str:
 def _stream(request: HttpRequest, deps: GatewayDeps, access: Access, cursor: int) -> EventStream:
     """It ends when the credential does, and when the right is revoked."""
     session_id, grant = access.registration.session_id, access.grant
-    seconds = None if grant.expires_at is None else (grant.expires_at - deps.clock.now()) / 1_000_000
+    seconds = grant.seconds
     cookie = None
     if access.cookie is not None:
         left = deps.settings.gateway.token_seconds if seconds is None else seconds

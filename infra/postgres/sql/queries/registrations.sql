@@ -113,7 +113,8 @@ SELECT
     context_version,
     metadata,
     created_at,
-    changed_at
+    changed_at,
+    extract(EPOCH FROM token_expires_at - clock_timestamp())::float8 AS token_seconds
 FROM registrations
 WHERE session_id = any($1::uuid []);
 
@@ -133,7 +134,8 @@ SELECT
     context_version,
     metadata,
     created_at,
-    changed_at
+    changed_at,
+    extract(EPOCH FROM token_expires_at - clock_timestamp())::float8 AS token_seconds
 FROM registrations
 WHERE session_id = $1;
 

@@ -16,7 +16,10 @@ WITH expired AS (
 INSERT INTO stream_passes (
     digest, kind, session_id, user_id, workspace_id, token_hash, access_expires_at, expires_at
 )
-VALUES ($1, 'ticket', $2, $3, $4, $5, $6, clock_timestamp() + make_interval(secs => $7));
+VALUES (
+    $1, 'ticket', $2, $3, $4, $5, clock_timestamp() + make_interval(secs => $6),
+    clock_timestamp() + make_interval(secs => $7)
+);
 
 -- name: spend
 -- The ticket ($1) is gone, and a cookie ($2) stands in its place; of two callers one gets it.
@@ -31,9 +34,13 @@ SELECT
     $2, 'cookie', s.session_id, s.user_id, s.workspace_id, s.token_hash, s.access_expires_at,
     least(s.access_expires_at, clock_timestamp() + make_interval(secs => $3))
 FROM spent AS s
-RETURNING session_id, user_id, workspace_id, token_hash, expires_at;
+RETURNING
+    session_id, user_id, workspace_id, token_hash,
+    extract(EPOCH FROM expires_at - clock_timestamp())::float8 AS seconds;
 
 -- name: find
-SELECT session_id, user_id, workspace_id, token_hash, expires_at
+SELECT
+    session_id, user_id, workspace_id, token_hash,
+    extract(EPOCH FROM expires_at - clock_timestamp())::float8 AS seconds
 FROM stream_passes
 WHERE digest = $1 AND kind = 'cookie' AND expires_at > clock_timestamp();

@@ -154,9 +154,8 @@ class Finder:
         @contextmanager
         def guarded(watch: Watch) -> Iterator[None]:
             timer = None
-            if access.grant.expires_at is not None:
-                left = (access.grant.expires_at - deps.clock.now()) / 1_000_000
-                timer = asyncio.get_running_loop().call_later(max(left, 0.0), watch.expire)
+            if access.grant.seconds is not None:
+                timer = asyncio.get_running_loop().call_later(max(access.grant.seconds, 0.0), watch.expire)
             held: AbstractContextManager[None] = deps.revocations.watching(
                 access.registration.session_id, access.grant, watch.revoke
             )
