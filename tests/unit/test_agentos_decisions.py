@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from domain.ids import Micros
 from domain.parts import Answer, Requirement
 from services.gateway.dialects.agentos.answers import Refused
 from services.gateway.dialects.agentos.branching import branch_of
@@ -62,11 +63,11 @@ def test_tools_decide_what_agents_ask() -> None:
 
 
 def test_requirements_decide_what_teams_ask() -> None:
-    shown = requirement_object("t", APPROVAL, 0, 0)  # type: ignore[arg-type]
+    shown = requirement_object("t", APPROVAL, Micros(0), None)
     assert answers_of("team", [APPROVAL], [shown]) == {}
     shown["confirmation"] = True
     assert answers_of("team", [APPROVAL], [shown])["c1"].approved is True
-    shown = requirement_object("t", APPROVAL, 0, 0)  # type: ignore[arg-type]
+    shown = requirement_object("t", APPROVAL, Micros(0), None)
     shown["tool_execution"]["confirmed"] = False
     assert answers_of("team", [APPROVAL], [shown])["c1"].approved is False
 
@@ -90,7 +91,7 @@ def test_entries_that_name_nothing_are_refused() -> None:
 
 
 def form(**fields: str) -> Form:
-    return Form(fields, [])
+    return Form(fields)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from agno.workflow import HumanReview, Step, Workflow
 
 SERVED = [
     f"{name}=tests.acceptance.agentos.definitions:{name}"
-    for name in ("plain", "tooled", "checked", "guarded", "crew", "flow", "gated")
+    for name in ("plain", "tooled", "checked", "guarded", "dbless", "crew", "flow", "gated")
 ]
 
 
@@ -60,6 +60,7 @@ plain = Agent(id="plain", name="Plain", model=_model())
 tooled = Agent(id="tooled", name="Tooled", model=_model(), tools=[value, broken, act, go, outside])
 checked = Agent(id="checked", name="Checked", model=_model(), tools=[value], checkpoint="tool-batch")
 guarded = Agent(id="guarded", name="Guarded", model=_model(), pre_hooks=[guard])
+dbless = Agent(id="dbless", name="Without a database", model=_model())
 _member = Agent(id="member", name="Member", role="does things", model=_model(), tools=[value])
 crew = Team(id="crew", name="Crew", model=_model(), members=[_member], tools=[value, act])
 flow = Workflow(id="flow", name="Flow", steps=[Step(name="one", agent=plain), Step(name="two", agent=plain)])

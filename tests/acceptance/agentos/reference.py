@@ -16,7 +16,12 @@ def main() -> None:
     for component in (*agents, made.crew, made.flow, made.gated):
         component.db = db
     served = AgentOS(
-        id="reference", agents=agents, teams=[made.crew], workflows=[made.flow, made.gated], telemetry=False
+        id="reference",
+        name="Turnlog",
+        agents=[*agents, made.dbless],
+        teams=[made.crew],
+        workflows=[made.flow, made.gated],
+        telemetry=False,
     )
     uvicorn.run(served.get_app(), host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
 

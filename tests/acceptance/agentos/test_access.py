@@ -1,19 +1,22 @@
 """Who may, over the AgentOS routes; and streams that are never silent. In this process, without a worker."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx2
 import pytest
 
 from infra.embedded import EmbeddedNats
 from infra.settings.groups import AgentOS
 from services.gateway.sse.limits import Limits
-from tests.acceptance.agentos.caller import Caller
+from tests.acceptance.agentos.caller import Caller, events, indices, said
 from tests.support.databases import Databases
-from tests.support.delivery import delivery_stand
+from tests.support.delivery import DeliveryStand, delivery_stand
 from tests.support.gateways import AGENT, http_stand, user_token
+from tests.support.waiting import eventually
 
 
 @asynccontextmanager
@@ -74,6 +77,36 @@ async def test_under_the_root_or_not_at_all(databases: Databases, prefix: str, t
             assert (await who[0].get("/v1/nowhere")).json()["code"] == "not_found"
 
 
+@pytest.mark.parametrize("prefix", ["/", "/agentos"])
+async def test_an_event_source_resumes_by_its_last_id(databases: Databases, nats: EmbeddedNats, prefix: str) -> None:
+    """By GET, and by nothing but the `id:` lines, at either gateway, until it is told to stop."""
+    async with delivery_stand(databases, nats, gateways=2, agentos=AgentOS(prefix=prefix)) as stand:
+        urls = [gateway.url + prefix.rstrip("/") for gateway in stand.gateways]
+        async with callers(urls[0], "ann") as (ann,), callers(urls[1], "ann") as (there,):
+            writer = await stand.session()
+            run = await writer.start()
+            for word in ("one ", "two ", "three"):
+                await writer.say(word)
+            await writer.finish()
+            path = f"/agents/{AGENT}/runs/{run}/resume"
+            seen: list[dict[str, Any]] = []
+            while True:
+                caller = (ann, there)[len(seen) % 2]
+                headers = {"Last-Event-ID": str(seen[-1]["event_index"])} if seen else {}
+                query = {"session_id": writer.session}
+                async with caller.http.stream("GET", path, params=query, headers=headers) as answer:
+                    if answer.status_code == 204:
+                        break
+                    async for heard in httpx2.EventSource(answer):
+                        if heard.id:
+                            assert heard.event == json.loads(heard.data)["event"]
+                            seen.append(json.loads(heard.data))
+                            break
+            assert indices(seen) == list(range(len(seen)))
+            assert said(seen) == seen[-1]["content"] == "one two three"
+            assert seen == await ann.resume(AGENT, run, writer.session, None)
+
+
 async def test_no_stream_is_silent(databases: Databases, nats: EmbeddedNats) -> None:
     """Weakness 12: inline, in the background and resumed; by headers, proxies are told to keep nothing back."""
     async with delivery_stand(databases, nats, limits=Limits(comment_seconds=0.2)) as stand:
@@ -96,3 +129,33 @@ async def test_no_stream_is_silent(databases: Databases, nats: EmbeddedNats) -> 
                             break
                 assert comments == 3
             assert json.loads((await ann.get("/health")).text)["status"] == "ok"
+
+
+async def test_a_stream_that_the_server_cuts_says_so(databases: Databases, nats: EmbeddedNats) -> None:
+    """It must not look finished: the last frame is an error, and the rest comes by a resume at another gateway."""
+    async with delivery_stand(databases, nats, gateways=2) as stand:
+        first, second = [gateway.url + "/agentos" for gateway in stand.gateways]
+        async with callers(first, "ann") as (ann,), callers(second, "ann") as (there,):
+            writer = await stand.session()
+            run = await writer.start()
+            await writer.say("one ")
+            path = f"/agents/{AGENT}/runs/{run}/resume"
+            cutting = asyncio.create_task(ann.stream(path, session_id=writer.session))
+            await eventually(viewed(stand), "the stream is open")
+            await stand.gateways[0].hub.drain(0.0)
+            frames = await cutting
+            assert frames[-1].event == "error"
+            assert json.loads(frames[-1].data)["error"].endswith("the run goes on: resume it")
+            await writer.say("two")
+            await writer.finish()
+            seen = events(frames[:-1])
+            rest = await there.resume(AGENT, run, writer.session, seen[-1]["event_index"])
+            assert said(seen + rest) == rest[-1]["content"] == "one two"
+            assert indices(seen + rest) == list(range(len(seen + rest)))
+
+
+def viewed(stand: DeliveryStand) -> Callable[[], Awaitable[bool]]:
+    async def is_viewed() -> bool:
+        return stand.gateways[0].hub.viewers > 0
+
+    return is_viewed

@@ -44,7 +44,6 @@ _ROUTES = [
     sessions.delete_sessions,
     session_forks.fork_session,
     session_runs.list_session_runs,
-    session_runs.list_previews,
     session_runs.get_session_run,
     evals.list_evaluations,
     evals.get_evaluation,
@@ -68,17 +67,17 @@ def router(deps: GatewayDeps) -> list[Router]:
         route_handlers=[create.create_run],
         request_max_body_size=UploadLimits.of(deps.settings.limits).body,
     )
+    routes: list[ControllerRouterHandler] = [creating, *_ROUTES]
 
     async def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
         # Before a body is read and a component is looked for: strangers learn nothing, and hand nothing in.
         if not handler.opt.get("open"):
             await deps.authenticator.known(connection)
 
-    routes: list[ControllerRouterHandler] = [creating, *_ROUTES]
     return [
         Router(
-            guards=[guard],
             path=prefix,
+            guards=[guard],
             # At the root that path is the page's.
             route_handlers=routes if prefix == "/" else [*routes, discovery.home],
             dependencies={"finder": Provide(lambda: finder, sync_to_thread=False)},

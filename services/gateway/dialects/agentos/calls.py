@@ -145,14 +145,16 @@ def requirement_id(turn_id: str, requirement: Requirement) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{turn_id}/{requirement.item_id or ''}/{requirement.tool_call_id}"))
 
 
-def requirement_object(turn_id: str, requirement: Requirement, asked_at: Micros, called_at: Micros) -> dict[str, Any]:
-    """A requirement of AgentOS."""
+def requirement_object(turn_id: str, requirement: Requirement, asked_at: Micros, call: Call | None) -> dict[str, Any]:
+    """A requirement of AgentOS; what has become of the call stands in it, too."""
     tool = tool_object(
         tool_call_id=requirement.tool_call_id,
         name=requirement.tool_name,
         arguments=requirement.arguments,
-        created_at=called_at,
+        created_at=asked_at if call is None else call.called_at,
         requirement=requirement,
+        error=call.is_error if call is not None and call.ended_at is not None else None,
+        result=None if call is None else call.result,
     )
     shown: dict[str, Any] = {
         "id": requirement_id(turn_id, requirement),

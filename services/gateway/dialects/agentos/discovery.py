@@ -18,6 +18,8 @@ def summary(component: Component) -> Object:
     shown: Object = {"id": component.agent_id, "name": component.name, "db_id": DB, "sandboxed": False}
     if component.model:
         shown["model"] = {"id": component.model.get("id", ""), "provider": component.model.get("provider", "")}
+    if component.kind == "workflow":
+        shown |= {"is_component": False, "is_factory": False}
     for name in ("mode", "description"):
         if component.facts.get(name) is not None:
             shown[name] = component.facts[name]
@@ -74,6 +76,7 @@ def _model_and_tools(facts: Object) -> Object:
 def _member(facts: Object) -> Object:
     named = {name: facts[name] for name in ("id", "name", "role", "mode", "description") if facts.get(name) is not None}
     shown = named | _model_and_tools(facts) | {"filesystem": False, "is_factory": False}
+    shown |= {"is_component": False, "sandboxed": False, "reasoning": {"reasoning": bool(facts.get("reasoning"))}}
     if facts.get("members"):
         shown["members"] = [_member(one) for one in facts["members"] if isinstance(one, dict)]
     return shown
@@ -89,7 +92,6 @@ def config(name: str, components: list[Component]) -> Object:
             models.append(model)
     shown: Object = {
         "os_id": name,
-        "name": name,
         "available_models": models,
         "databases": [DB],
         "session": {"dbs": [{**db, "tables": ["sessions"]}]},
@@ -99,6 +101,7 @@ def config(name: str, components: list[Component]) -> Object:
         "filesystem": {"namespaces": []},
         "queue": {"durable": True, "queue_per_session": True},
         "interfaces": [],
+        "company": None,
     }
     for part, kind in (("agents", "agent"), ("teams", "team"), ("workflows", "workflow")):
         shown[part] = [summary(component) for component in components if component.kind == kind]

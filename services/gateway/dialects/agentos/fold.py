@@ -267,7 +267,7 @@ def tools_of(run: Run) -> list[Event]:
     own = [call.tool() for call in run.calls()]
     known = {call.item_id for call in run.calls()}
     asked = [
-        requirement_object(run.turn_id, r, run.asked_at, _called_at(run, r.item_id))["tool_execution"]
+        requirement_object(run.turn_id, r, run.asked_at, _call_of(run, r.item_id))["tool_execution"]
         for r in run.requirements
         if r.item_id not in known and not _is_own(run, r.tool_call_id)
     ]
@@ -278,14 +278,13 @@ def _is_own(run: Run, tool_call_id: str) -> bool:
     return any(call.tool_call_id == tool_call_id for call in run.calls())
 
 
-def _called_at(run: Run, item_id: str | None) -> Any:
-    call: Call | None = None if item_id is None else run.call(item_id)
-    return run.asked_at if call is None else call.called_at
+def _call_of(run: Run, item_id: str | None) -> Call | None:
+    return None if item_id is None else run.call(item_id)
 
 
 def requirements_of(run: Run) -> list[Event]:
     """What a paused run asks."""
-    return [requirement_object(run.turn_id, r, run.asked_at, _called_at(run, r.item_id)) for r in run.requirements]
+    return [requirement_object(run.turn_id, r, run.asked_at, _call_of(run, r.item_id)) for r in run.requirements]
 
 
 def workflow_pause(run: Run) -> Event:

@@ -45,6 +45,11 @@ def run_object(run: Run, events: list[Object] | None = None) -> Object:
     return {name: value for name, value in shown.items() if value is not None}
 
 
+def refused(run: Run) -> bool:
+    """A guardrail did not let its input through: it has no messages."""
+    return run.status == "failed" and run.error is not None and run.error.code == "input_refused"
+
+
 def _agent_or_team(run: Run) -> Object:
     model = run.component.model
     names = run.component.names()
@@ -65,7 +70,7 @@ def _agent_or_team(run: Run) -> Object:
     }
     if run.component.kind == "agent" or run.requirements:
         shown["session_state"] = run.session_state or {}
-    if run.started_at is not None:
+    if run.started_at is not None and not refused(run):
         shown["messages"] = messages_of(run)
         shown["tools"] = tools_of(run)
     if run.places:
@@ -95,6 +100,8 @@ def _workflow(run: Run) -> Object:
     }
     if run.status == "paused":
         shown |= workflow_pause(run)
+    elif run.requirements:
+        shown["step_requirements"] = workflow_pause(run)["step_requirements"]
     return shown
 
 
@@ -103,9 +110,10 @@ def _ancestry(run: Run) -> Object:
     source = run.extra.get("forked_from_run_id")
     if source is None and run.forked_from is not None:
         source = run.forked_from.turn_id
+    shown: Object = {} if run.copied_from is None else {"forked_from_session_id": run.copied_from}
     if source is None:
-        return {}
-    shown: Object = {"forked_from_run_id": source}
+        return shown
+    shown["forked_from_run_id"] = source
     if "forked_from_message_index" in run.extra:
         shown["forked_from_message_index"] = run.extra["forked_from_message_index"]
     if run.regenerates is not None or run.extra.get("regenerated"):
@@ -115,54 +123,57 @@ def _ancestry(run: Run) -> Object:
 
 def run_row(run: Run) -> Object:
     """One row of a list: every key is there."""
-    kind, ancestry = run.component.kind, _ancestry(run)
-    common: Object = {
+    kind = run.component.kind
+    shown: Object = {
         "run_id": run.run_id,
-        "parent_run_id": "",
         f"{kind}_id": run.component.agent_id,
-        "user_id": run.user_id or "",
+        "user_id": run.user_id or (None if kind == "team" else ""),
         "status": run.wire_status,
         "cancellation_stage": run.cancelled_while if run.wire_status == "CANCELLED" else None,
         "run_input": run.input_text,
         "content": content_of(run),
-        "run_response_format": "text",
         "metrics": metrics_of(run),
-        "metadata": run.extra.get("metadata"),
-    }
-    if kind == "workflow":
-        tail: Object = {
-            "workflow_name": run.component.name,
-            "content_type": "str",
-            "step_results": list(run.steps),
-            "step_executor_runs": member_runs(run),
-            "events": None,
-            "created_at": iso(run.created_at),
-        }
-        return common | tail | {name: [] for name in ("images", "videos", "audio", "files")}
-    tail = {
-        "reasoning_content": "",
-        "reasoning_steps": [],
-        "messages": messages_of(run) if run.started_at is not None else None,
-        "tools": tools_of(run) or None,
         "events": None,
         "created_at": iso(run.created_at),
+        "reasoning_content": "",
+        "reasoning_steps": [],
+        "reasoning_messages": [],
         "references": [],
         "citations": None,
-        "reasoning_messages": [],
-        "session_state": run.session_state or {},
-        **{name: [] for name in ("images", "videos", "audio", "files")},
         "response_audio": None,
+        **{name: [] for name in ("images", "videos", "audio", "files")},
+    }
+    return shown | (_workflow_row(run) if kind == "workflow" else _conversation_row(run))
+
+
+def _workflow_row(run: Run) -> Object:
+    where = workflow_pause(run) if run.status == "paused" else {}
+    return {
+        "content_type": "str",
+        "step_results": list(run.steps),
+        "step_executor_runs": member_runs(run),
+        **{name: where.get(name) for name in ("paused_step_index", "paused_step_name", "pause_kind")},
+        "step_requirements": where.get("step_requirements"),
+    }
+
+
+def _conversation_row(run: Run) -> Object:
+    ancestry = _ancestry(run)
+    shown: Object = {
+        "parent_run_id": "",
+        "run_response_format": "text",
+        "messages": messages_of(run) if run.started_at is not None else None,
+        "tools": tools_of(run) or None,
+        "session_state": run.session_state or (None if run.component.kind == "team" else {}),
         "input_media": {"images": [], "videos": [], "audios": [], "files": []},
         "followups": None,
         "forked_from_run_id": ancestry.get("forked_from_run_id"),
         "forked_from_message_index": ancestry.get("forked_from_message_index"),
-        "forked_from_session_id": None,
+        "forked_from_session_id": ancestry.get("forked_from_session_id"),
         "regenerated_from": ancestry.get("regenerated_from"),
         "last_checkpoint_at_message_index": run.places[-1].messages if run.places else None,
     }
-    if kind == "team":
-        tail["member_responses"] = member_runs(run) or None
-    return common | tail
+    return shown | ({"metadata": run.extra.get("metadata")} if run.component.kind == "agent" else {})
 
 
 def preview_row(run: Run) -> Object:

@@ -8,8 +8,9 @@ import msgspec
 
 from domain.errors import SessionNotFound
 from domain.ids import SessionId
-from infra.postgres.registrations import NewRegistration, Registration
+from infra.postgres.registrations import NewRegistration
 from services.gateway import registering
+from services.gateway.auth import Access
 from services.gateway.dialects.agentos.answers import Refused, field_fault
 from services.gateway.dialects.agentos.component import Component
 from services.gateway.dialects.agentos.finding import Finder, session_name, user_tag
@@ -31,23 +32,25 @@ async def open_session(
     name: str,
     user_id: str | None,
     said: dict[str, Any] | None = None,
-) -> Registration:
+) -> Access:
     """The sender's session of that name, begun now where there is none. Concurrent callers get the same one. Raises
     Refused: 404 for a session of another user, 409 for one of another component, 410 for a deleted one, 422."""
     fault = external_id_fault(name)
     if fault is not None:
         raise field_fault("body", "session_id", "value_error", f"session_id {fault}", None)
     try:
-        found = (await finder.session(request, name)).registration
+        access = await finder.session(request, name)
     except SessionNotFound:
-        found = await _begin(finder, request, component, name, user_id, said or {})
+        await _begin(finder, request, component, name, user_id, said or {})
+        access = await finder.session(request, name)
+    found = access.registration
     if finder.deps.authenticator.off:
         begun_by = user_tag(found)
         if begun_by is not None and begun_by != user_id:
             raise Refused(404, "Session not found")
     if found.agent_id != component.agent_id:
         raise Refused(409, f"Session {session_name(found)} belongs to another component: a session has one")
-    return found
+    return access
 
 
 async def _begin(
@@ -57,7 +60,7 @@ async def _begin(
     name: str,
     user_id: str | None,
     said: dict[str, Any],
-) -> Registration:
+) -> None:
     deps = finder.deps
     owner = deps.authenticator.owner(request)
     kept = {**said, **({"user_id": user_id} if user_id is not None and deps.authenticator.off else {})}
@@ -73,9 +76,7 @@ async def _begin(
     found, _ = await deps.registrations.begin(new)
     if found.state == "starting":
         await registering.start(deps.agent, deps.registrations, found)
-        active = await deps.registrations.activate(found.session_id)
-        if active is not None:
-            return active
-    if found.state == "active":
-        return found
-    raise Refused(410, f"Session {name} was deleted; its id is never used again")
+        if await deps.registrations.activate(found.session_id) is not None:
+            return
+    if found.state != "active":
+        raise Refused(410, f"Session {name} was deleted; its id is never used again")

@@ -78,6 +78,7 @@ class Run:
         self.ended_at: Micros | None = None
         self.input: list[Part] = []
         self.extra: dict[str, Any] = {}
+        self.copied_from: str | None = None
         self.idempotency_key: str | None = None
         self.forked_from: ForkSource | None = None
         self.regenerates: str | None = None
@@ -211,9 +212,13 @@ class Run:
         self.created_at, self.first_sequence = placed.at, placed.sequence
         self.input, self.forked_from, self.regenerates = data.input, data.forked_from, data.regenerates
         self.idempotency_key = data.idempotency_key
-        said = (data.metadata or {}).get("agentos")
+        metadata = data.metadata or {}
+        said, copied = metadata.get("agentos"), metadata.get("copied_from")
         self.extra = said if isinstance(said, dict) else {}
+        self.copied_from = copied.get("session") if isinstance(copied, dict) else None
         self.session_state = self.extra.get("session_state")
+        user = self.extra.get("user_id")
+        self.user_id = user if isinstance(user, str) else self.user_id
 
     def _ask(self, requirements: list[Requirement]) -> None:
         self.requirements = list(requirements)

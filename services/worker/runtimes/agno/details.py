@@ -16,6 +16,8 @@ _MOST_TOOLS = 100
 def details(component: Any, kind: Kind, agent_id: str) -> dict[str, Any]:
     """JSON data of a few KiB; what is only known when the component runs is left out."""
     made: dict[str, Any] = {"id": component.id or agent_id, "name": component.name or agent_id}
+    if getattr(component, "role", None):
+        made["role"] = component.role
     if component.description:
         made["description"] = component.description
     if kind == "workflow":

@@ -45,7 +45,8 @@ async def continue_run(
     try:
         found = await finder.run(request, component, run_id, session)
     except (SessionNotFound, TurnNotFound) as error:
-        raise Refused(404, f"No runs found for run ID {run_id}") from error
+        words = "Run not found" if component.kind == "workflow" else f"No runs found for run ID {run_id}"
+        raise Refused(404, words) from error
     reader = await finder.read(found)
     if reader.run.wire_status == "CANCELLED":
         raise conflict(run_id, "cancelled")
@@ -95,9 +96,7 @@ async def _answered(
     if not seen and run.terminal:
         # An equal repeat, and the run has ended meanwhile.
         seen = await _again(finder, found)
-    return await answer(
-        finder, found.access, reader, seen, wishes, after=paused_at, pending=False, with_events=kind != "workflow"
-    )
+    return await answer(finder, found.access, reader, seen, wishes, after=paused_at, pending=False, with_events=True)
 
 
 async def _again(finder: Finder, found: Found) -> list[dict[str, Any]]:
@@ -153,4 +152,5 @@ async def _gone_on(
     if not run.terminal:
         raise conflict(run.run_id, run.wire_status)
     new, loaded = await branched(finder, request, found, run, branch, key)
-    return await answer(finder, found.access, new, loaded, wishes, pending=False)
+    team = found.component.kind == "team"
+    return await answer(finder, found.access, new, loaded, wishes, pending=False, with_events=team)

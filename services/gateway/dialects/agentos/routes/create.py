@@ -56,8 +56,11 @@ async def create_run(
         component = await finder.component(request, component_id)
         command_key = finder.deps.ids.uuid7() if key is None else idempotency_key(key)
         name = form.text("session_id") or _session_for(finder, request, key)
-        registration = await open_session(finder, request, component, name, form.text("user_id"))
-        access = await finder.session(request, name)
+        user = form.text("user_id")
+        access = await open_session(finder, request, component, name, user)
+        registration = access.registration
+        if user is not None and finder.deps.authenticator.off:
+            extra["user_id"] = user
         await _begun_with(finder, registration, extra)
         run_id = await _run_id(finder, access, form)
         about = metadata_of(form)

@@ -43,7 +43,11 @@ def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-@get("/sessions/{session_id:str}/runs")
+_ROWS = {"runs": run_row, "run-previews": preview_row}
+"""Last step of a path -> what it lists of a run."""
+
+
+@get([f"/sessions/{{session_id:str}}/{step}" for step in _ROWS])
 async def list_session_runs(
     request: HttpRequest,
     finder: Find,
@@ -52,23 +56,10 @@ async def list_session_runs(
     created_after: Text = None,
     created_before: Text = None,
 ) -> Response[bytes]:
-    """Oldest first."""
+    """Oldest first; previews are light."""
     runs = _chosen(await _runs(finder, request, session_id), status, created_after, created_before)
-    return json_answer([_without_nulls(run_row(run)) for run in runs])
-
-
-@get("/sessions/{session_id:str}/run-previews")
-async def list_previews(
-    request: HttpRequest,
-    finder: Find,
-    session_id: FromPath[str],
-    status: Statuses = None,
-    created_after: Text = None,
-    created_before: Text = None,
-) -> Response[bytes]:
-    """The same, light."""
-    runs = _chosen(await _runs(finder, request, session_id), status, created_after, created_before)
-    return json_answer([_without_nulls(preview_row(run)) for run in runs])
+    row = _ROWS[str(request.scope["path_template"]).rpartition("/")[2]]
+    return json_answer([_without_nulls(row(run)) for run in runs])
 
 
 @get("/sessions/{session_id:str}/runs/{run_id:str}")

@@ -91,8 +91,8 @@ async def create_session(
     kept = {key: said[key] for key in ("session_state", "metadata", "session_name") if said.get(key) is not None}
     _check_name(kept.get("session_name"))
     user = said.get("user_id")
-    registration = await open_session(finder, request, component, name, user if isinstance(user, str) else None, kept)
-    return json_answer(session_detail(finder, registration, component, [], []), 201)
+    access = await open_session(finder, request, component, name, user if isinstance(user, str) else None, kept)
+    return json_answer(session_detail(finder, access.registration, component, [], []), 201)
 
 
 @get("/sessions/{session_id:str}")
