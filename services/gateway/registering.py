@@ -5,6 +5,7 @@ same request, or the sweeper, carries on with.
 """
 
 import asyncio
+import contextlib
 import hashlib
 
 import msgspec
@@ -106,12 +107,22 @@ async def start(agent: AgentClient, registrations: PostgresRegistrations, starti
             await _copy(agent, registrations, starting)
     except Rejection:
         await registrations.fail(starting.session_id)
+        if starting.fingerprint == copy_mark(starting.session_id):
+            await _clear(agent, starting)
         raise
 
 
 def copy_mark(session_id: SessionId) -> bytes:
     """The fingerprint of a registration that is noted as a copy. No request has it."""
     return hashlib.sha256(f"copy\x00{session_id}".encode()).digest()
+
+
+async def _clear(agent: AgentClient, failed: Registration) -> None:
+    """What was copied before it failed, its source erased meanwhile, is not left where nobody can delete it."""
+    session_id, by = failed.session_id, failed.user_id
+    with contextlib.suppress(Rejection):
+        await agent.execute(CloseSession(session_id=session_id, key=CommandKey(f"close:{session_id}"), by=by))
+        await agent.execute(EraseSession(session_id=session_id, key=CommandKey(f"erase:{session_id}"), by=by))
 
 
 async def _copy(agent: AgentClient, registrations: PostgresRegistrations, starting: Registration) -> None:
