@@ -1,13 +1,24 @@
 """Viewers that do not keep up cost bounded memory, lose nothing they cannot get again, and disturb nobody."""
 
 import asyncio
+import gc
 import os
+import re
+from collections.abc import Sequence as Many
 from contextlib import AsyncExitStack
+from typing import Literal
 
+import pytest
+
+from domain.events.envelope import envelope
+from domain.ids import Micros
+from services.gateway.agent_client import Heads, ReplayPage, SessionHead
+from services.gateway.sse import frames
 from services.gateway.sse.limits import Limits
 from tests.support.peers import frames_of, raw_stream, read_all
 from tests.support.sse import assert_gapless
 from tests.support.streaming import FakeBroker, Log, stream_gateway, watching
+from tests.support.watchers import Watcher, until_all, watching_all
 
 S = "session"
 
@@ -44,28 +55,107 @@ async def test_a_viewer_that_never_reads_is_closed_as_slow_and_resumes_complete(
         assert_gapless(other.ids)
 
 
-async def test_many_that_never_read_share_one_copy_of_what_they_do_not_take() -> None:
-    """60 peers × (1 MiB + what a transport holds) would be far more than is allowed here."""
-    log, broker = Log(), FakeBroker()
-    log.append(S)
-    async with stream_gateway(log, broker) as gateway, watching(gateway.url) as (client,), AsyncExitStack() as stack:
-        other = await client.stream(S, 0).opened()
-        for _ in range(60):
-            await stack.enter_async_context(raw_stream(gateway.port, S))
-        async with asyncio.timeout(30):
-            while gateway.hub.viewers < 61:
+class Endless(Log):
+    """Makes each event anew when it is asked for, so that a log of any size takes no memory."""
+
+    def __init__(self, pad: int) -> None:
+        super().__init__()
+        self.pad = b'{"pad":"%b"}' % (b"x" * pad)
+        self.count = 1
+
+    def commit(self) -> bytes:
+        self.count += 1
+        return self.envelope(S, self.count)
+
+    def envelope(self, session: str, sequence: int) -> bytes:
+        return envelope(session, sequence, f"event-{sequence}", "runtime.event", 1, None, Micros(0), self.pad)
+
+    def last(self, session: str) -> int:
+        return self.count
+
+    async def page(
+        self, session_id: str, after: int, form: Literal["sse", "json"] = "sse", limit: int | None = None
+    ) -> ReplayPage:
+        count = max(1, self.page_bytes // (len(self.pad) + 300))
+        last = min(after + count, self.count)
+        made = [frames.event(n, "runtime.event", self.envelope(S, n)) for n in range(after + 1, last + 1)]
+        return ReplayPage(min(after + 1, last), last, self.count, False, b"".join(made))
+
+    async def heads(self, session_ids: Many[str]) -> Heads:
+        return Heads(
+            1, {session: SessionHead(self.count, "open", None, None, 0, "human", False) for session in session_ids}
+        )
+
+
+class Counting:
+    """A viewer that only looks at the ids."""
+
+    def __init__(self, port: int, after: int, upto: int) -> None:
+        self._port, self._after, self._upto = port, after, upto
+
+    async def run(self) -> int:
+        """How many events came, each the next one."""
+        loop, next_, rest = asyncio.get_running_loop(), self._after + 1, b""
+        async with raw_stream(self._port, S, self._after, 2**20) as peer:
+            while next_ <= self._upto:
+                data = rest + await loop.sock_recv(peer, 2**20)
+                assert len(data) > len(rest), "the stream has ended"
+                for found in re.finditer(rb"\nid: (\d+)\nevent: runtime", data):
+                    assert int(found[1]) == next_
+                    next_ += 1
+                rest = data[data.rfind(b"\n", 0, -1) :][-64:] if b"\n" in data else data[-64:]
+        return next_ - 1 - self._after
+
+
+async def never_reading(viewers: int, pad: int, total: int, resume_bytes: int, allowed_mib: float) -> None:
+    """So many that never read, while so many bytes pass by; then each finds that it was closed as slow, and goes on
+    where it was: every tenth up to the end, the others for so many bytes."""
+    log, broker = Endless(pad), FakeBroker()
+    async with stream_gateway(log, broker) as gateway, AsyncExitStack() as stack:
+        reader = Watcher(S, [gateway.port])
+        await stack.enter_async_context(watching_all([reader]))
+        peers = [await stack.enter_async_context(raw_stream(gateway.port, S)) for _ in range(viewers)]
+        async with asyncio.timeout(60):
+            while gateway.hub.viewers < viewers + 1 or reader.last < 1:
                 await asyncio.sleep(0.01)
-            before = resident_mib()
-            peak = before
-            committed = 0
-            while gateway.hub.viewers > 1:
-                for _ in range(16):
-                    committed += 4000
-                    broker.event(S, log.append(S, pad=4000))
-                await other.sequence(log.last(S))
-                other.frames.clear()
-                peak = max(peak, resident_mib())
-        assert peak - before - committed / 2**20 < 24
+        gc.collect()
+        before = peak = resident_mib()
+        passed = closed_after = 0
+        while passed < total:
+            for _ in range(max(1, 65_536 // pad)):
+                broker.event(S, log.commit())
+                passed += pad
+            await until_all([reader], lambda one: one.last == log.count, 60, "who reads has it")
+            reader.ids.clear()
+            peak = max(peak, resident_mib())
+            closed_after = closed_after or (passed if gateway.hub.viewers == 1 else 0)
+        assert gateway.hub.viewers == 1
+        print(
+            f"\n{viewers} that never read, {passed / 2**20:.0f} MiB passed: grown by {peak - before:.1f} MiB at most;"
+            f" all closed after {closed_after / 2**20:.1f} MiB"
+        )
+        assert peak - before < allowed_mib
+        resumed = 0
+        for number, peer in enumerate(peers):
+            answer = frames_of(await asyncio.wait_for(read_all(peer), 60))
+            assert answer[-1].json == {"reason": "slow_consumer"}
+            got = [int(frame.id) for frame in answer if frame.committed and frame.id is not None]
+            assert_gapless(got)
+            upto = log.count if number % 10 == 0 else min(log.count, got[-1] + resume_bytes // pad)
+            resumed += await Counting(gateway.port, got[-1], upto).run() * pad
+        print(f"all went on where they were: {resumed / 2**20:.0f} MiB, each event once and in order")
+
+
+@pytest.mark.alone
+async def test_d06_many_that_never_read_share_one_copy_and_resume() -> None:
+    """opencode#31923: 60 × (1 MiB + what a transport holds) would be far more than is allowed here."""
+    await never_reading(60, 16_000, 24 * 2**20, 2**20, 24)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_000)
+async def test_d06_two_hundred_that_never_read_while_a_gigabyte_passes() -> None:
+    await never_reading(200, 64_000, 2**30, 32 * 2**20, 64)
 
 
 async def test_d07_a_slow_reader_gets_everything_over_its_reconnects() -> None:
