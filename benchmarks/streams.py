@@ -111,5 +111,5 @@ async def _writing(cluster: Cluster) -> AsyncIterator[StreamStand]:
         open_pool(settings, "worker", size=2) as pool,
     ):
         await broker.connected()
-        await PostgresCatalogue(pool).announce("benchmark", [AgentEntry(AGENT, "Echo")])
-        yield StreamStand(cluster, pipeline, PostgresWorkers(pool), notifier)
+        await PostgresCatalogue(pool).announce([AgentEntry(AGENT, "Echo")])
+        yield StreamStand(cluster, pipeline, PostgresWorkers(pool, 60.0), notifier)

@@ -95,8 +95,6 @@ class ResumeQueue(Command, frozen=True, kw_only=True, tag="resume_queue"):
 class CloseSession(Command, frozen=True, kw_only=True, tag="close_session"):
     """Delete: interrupt what runs, cancel what waits, close when the active turn has ended."""
 
-    reason: str = "deleted"
-
 
 class EraseSession(Command, frozen=True, kw_only=True, tag="erase_session"):
     """Remove what people and agents wrote, once nothing waits or runs; numbers, digests and chain stay."""
@@ -128,6 +126,8 @@ class RegenerateTurn(BeginTurn, frozen=True, kw_only=True, tag="regenerate_turn"
     sequence: int | None = None
     context_version: str | None = None
     metadata: dict[str, Any] | None = None
+
+
 class CopyTurns(Command, frozen=True, kw_only=True, tag="copy_turns"):
     """Take ended turns of another session into one that was created for them. `first`: the sequence of the first of
     these events; what is wrong with their order is refused whole."""
@@ -137,8 +137,6 @@ class CopyTurns(Command, frozen=True, kw_only=True, tag="copy_turns"):
     source_session_id: SessionId
     first: int
     events: list[Draft]
-
-
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):

@@ -125,7 +125,7 @@ def close(draft: Draftsman, command: commands.CloseSession, limits: Limits) -> D
     else:
         if active is not None:
             draft.write(turn_events.TurnCancelled(by=command.by), active.turn_id)
-        draft.write(session_events.SessionClosed(reason=command.reason))
+        draft.write(session_events.SessionClosed(reason="deleted"))
     head = draft.head
     return Decision(
         events=draft.events,

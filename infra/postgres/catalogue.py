@@ -29,9 +29,8 @@ class PostgresCatalogue:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def announce(self, worker_id: str, agents: Many[AgentEntry]) -> None:
-        """Say what this worker can execute; the newest announcement of an id wins. `worker_id` is for the caller's log
-        line; the table names agents, not processes."""
+    async def announce(self, agents: Many[AgentEntry]) -> None:
+        """Say what a worker can execute; the newest announcement of an id wins."""
         ordered = sorted(agents, key=lambda agent: agent.agent_id)
         await execute(
             self._pool,

@@ -50,14 +50,8 @@ class PostgresWorkers:
         self._turn_seconds = turn_seconds
         self._silent_seconds = silent_seconds
 
-    async def register(self, worker_id: WorkerId, lease_seconds: float | None = None) -> None:
-        """A fresh row for this process start."""
-        if lease_seconds is not None:
-            self._lease = lease_seconds
-        await execute(self._pool, _SQL["register"], worker_id, self._lease)
-
     async def heartbeat(self, worker_id: WorkerId, held: Many[Held]) -> Heartbeat:
-        """Renew the lease, an expired or collected one too, and learn what was lost or shall stop."""
+        """Begin the lease or renew it, an expired or collected one too, and learn what was lost or shall stop."""
         rows = await fetch(
             self._pool,
             _SQL["heartbeat"],

@@ -149,7 +149,7 @@ async def run(settings: Settings) -> int:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     watching = tasks.create_task(leases.watch())
-                    announcing = tasks.create_task(_announce(PostgresCatalogue(pool), worker_id, agents))
+                    announcing = tasks.create_task(_announce(PostgresCatalogue(pool), agents))
                     wake = await subscriber.subscribe_wake(settings.worker.pool, claims.wake)
                     working = tasks.create_task(claims.run(life.stopping, settings.worker.drain_seconds))
                     following = tasks.create_task(jobs.run(life.stopping, settings.worker.drain_seconds))
@@ -186,12 +186,12 @@ async def _workers(settings: Settings) -> AsyncIterator[PostgresWorkers]:
         yield PostgresWorkers(pool, settings.turn.lease_seconds)
 
 
-async def _announce(catalogue: PostgresCatalogue, worker_id: WorkerId, agents: list[LoadedAgent]) -> None:
+async def _announce(catalogue: PostgresCatalogue, agents: list[LoadedAgent]) -> None:
     """Say what this worker can execute, as soon as the database is there."""
     entries = [AgentEntry(agent.agent_id, agent.name, agent.component, agent.details) for agent in agents]
     while True:
         try:
-            await catalogue.announce(worker_id, entries)
+            await catalogue.announce(entries)
         except Unavailable:
             await asyncio.sleep(_ANNOUNCE_SECONDS)
         else:

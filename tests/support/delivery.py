@@ -114,7 +114,7 @@ class Writer:
         """Submit a turn and claim it."""
         await self.submit()
         worker_id = WorkerId(self._ids.uuid7())
-        await self._workers.register(worker_id, 60.0)
+        await self._workers.heartbeat(worker_id, [])
         reply = await self._run(
             commands.ClaimTurn(session_id=self.session, key=self._key(), worker_id=worker_id), replies.ClaimReply
         )
@@ -269,11 +269,11 @@ async def delivery_stand(
         await broker.connected()
         pipeline = await stack.enter_async_context(open_pipeline(settings, "worker", notifier))
         worker_pool = await stack.enter_async_context(open_pool(settings, "worker"))
-        await PostgresCatalogue(worker_pool).announce("test", [AgentEntry(AGENT, "Echo")])
+        await PostgresCatalogue(worker_pool).announce([AgentEntry(AGENT, "Echo")])
         pool = await stack.enter_async_context(open_pool(settings, "agent"))
         agents = Served(create_agent_app(agent_deps(settings, agent_pipeline, pool)))
         await stack.enter_async_context(agents.running())
-        stand = DeliveryStand(settings, pipeline, notifier, PostgresWorkers(worker_pool))
+        stand = DeliveryStand(settings, pipeline, notifier, PostgresWorkers(worker_pool, 60.0))
         for _ in range(gateways):
             stand.gateways.append(await stack.enter_async_context(_gateway(settings, agents.url, limits)))
         try:

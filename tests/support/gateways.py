@@ -114,7 +114,7 @@ class HttpStand:
     async def claim(self, session_id: str) -> replies.ClaimedTurn:
         """Start the next turn, as a worker would."""
         worker_id = WorkerId(self.ids.uuid7())
-        await self._workers.register(worker_id, 60.0)
+        await self._workers.heartbeat(worker_id, [])
         command = commands.ClaimTurn(
             session_id=SessionId(session_id), key=CommandKey(self.ids.uuid7()), worker_id=worker_id
         )
@@ -184,12 +184,12 @@ async def http_stand(
     settings = await settings_for(databases, **groups)
     async with AsyncExitStack() as stack:
         worker_pool = await stack.enter_async_context(open_pool(settings, "worker"))
-        await PostgresCatalogue(worker_pool).announce("test", [AgentEntry(AGENT, "Echo")])
+        await PostgresCatalogue(worker_pool).announce([AgentEntry(AGENT, "Echo")])
         pipelines = [
             await stack.enter_async_context(open_pipeline(settings, "agent", MemoryNotifier()))
             for _ in range(max(1, agents))
         ]
-        stand = HttpStand(settings, pipelines[0], PostgresWorkers(worker_pool))
+        stand = HttpStand(settings, pipelines[0], PostgresWorkers(worker_pool, 60.0))
         for pipeline in pipelines[:agents]:
             pool = await stack.enter_async_context(open_pool(settings, "agent"))
             served = Served(create_agent_app(agent_deps(settings, pipeline, pool)))

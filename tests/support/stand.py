@@ -67,7 +67,7 @@ class PostgresLeases:
         self._workers = PostgresWorkers(pool, LEASE)
 
     async def begin(self, worker_id: WorkerId) -> None:
-        await self._workers.register(worker_id)
+        await self._workers.heartbeat(worker_id, [])
 
     async def end(self, worker_id: WorkerId) -> None:
         await self._workers.unregister(worker_id)

@@ -1,9 +1,5 @@
 -- Workers and their claims. Nothing here takes a session's lock, and nothing here appends.
 
--- name: register
-INSERT INTO workers (worker_id, lease_seconds, expires_at)
-VALUES ($1::uuid, $2::float8, clock_timestamp() + make_interval(secs => $2::float8));
-
 -- name: heartbeat
 -- Renews an expired row too: a claim that nobody has taken over is still ours. A claim is lost when another fence stands.
 -- Silences come as durations, since the clocks of workers may be anything.
