@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ async def test_session_tokens_tickets_and_cookies_go_by_the_databases_clock(
     """At a gateway whose host is two hours wrong they are good as long as they were meant to be, and no longer."""
     monkeypatch.setattr(WrongClock, "off", off)
     monkeypatch.setattr(gateways, "SystemClock", WrongClock)
-    async with http_stand(databases, gateway={"token_seconds": 4.0}) as stand:
+    async with http_stand(databases, gateway={"token_seconds": 6.0}) as stand:
         ann = stand.client()
         made = await ann.json("POST", "/v1/sessions", {"agent_id": AGENT}, status=201)
         asked = time.monotonic()
@@ -48,13 +49,14 @@ async def test_session_tokens_tickets_and_cookies_go_by_the_databases_clock(
             path = f"/v1/sessions/{session}/events?ticket={ticket}"
             by_ticket = await Stream(browser.http, path, {"Accept": "text/event-stream"}).opened()
             assert [by_token.status, by_ticket.status] == [200, 200]
-            assert "Max-Age=3" in by_ticket.headers["set-cookie"]
+            (cookie,) = SimpleCookie(by_ticket.headers["set-cookie"]).values()
+            assert 0 <= int(cookie["max-age"]) <= 6
             for stream in (by_token, by_ticket):
-                await stream.end(10.0)
+                await stream.end(20.0)
                 assert stream.frames[-1].json["reason"] == "expired"
-            assert time.monotonic() - asked > 3.0
-            cookie = await browser.http.get(path, headers={"Accept": "application/json"})
-            assert cookie.status_code == 401
+            assert time.monotonic() - asked > 5.0
+            again = await browser.http.get(path, headers={"Accept": "application/json"})
+            assert again.status_code == 401
             assert (await holder.request("GET", f"/v1/sessions/{session}")).status_code == 401
             assert (await ann.request("GET", f"/v1/sessions/{session}")).status_code == 200
         finally:
@@ -102,10 +104,9 @@ async def test_tokens_of_all_sizes_and_shapes_are_401_and_quick(databases: Datab
                 # Of a kind that never opens that: said without a look at whose it is.
                 looks_right = len(shape) == 80 and shape.startswith("tls_") and path == "/v1/sessions"
                 assert answer.status_code == (403 if looks_right else 401), (shape[:20], path)
-        for scheme in ("", "Basic ", "bearer", "Bearer\t", "Bearer  ,"):
+        for scheme in ("", "Basic ", "bearer", "Bearer\t", "Bearer ,"):
             answer = await ann.http.request("GET", "/v1/sessions", headers={"Authorization": scheme + good})
-            assert answer.status_code in (200, 401)
-            assert (answer.status_code == 200) is (scheme == "Bearer\t")
+            assert answer.status_code == 401, scheme
         twice = [("Authorization", "Bearer x"), ("Authorization", f"Bearer {good}")]
         assert (await stand.client(token="").http.get("/v1/sessions", headers=twice)).status_code == 401
 
