@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 
 from domain import commands, replies
+from domain.clock import rfc3339
 from domain.commands import Command
 from domain.errors import NothingToClaim, StaleFence
-from domain.ids import CommandKey, TurnId
+from domain.events.envelope import StoredEvent
+from domain.ids import CommandKey, SessionId, TurnId
 from domain.parts import Answer, TextPart
 from domain.ports import Outcome
 from infra.system import SystemIds
@@ -18,7 +20,7 @@ from services.worker.executor.executor import Executor
 from services.worker.hooks.hook import Hooks
 from services.worker.runtimes.agno import AgnoRuntime
 from services.worker.runtimes.agno.journal import Entry
-from tests.support.collector import WORKER, Collector
+from tests.support.collector import WORKER, Collector, Shown
 from tests.support.execution import Bench
 
 _entries = msgspec.json.Decoder(Entry)
@@ -27,8 +29,9 @@ _entries = msgspec.json.Decoder(Entry)
 class Mortal(Collector):
     """After `left` more commands of an executor nothing of it is committed any more; `dead` is set then."""
 
-    def __init__(self) -> None:
+    def __init__(self, published: list[tuple[str, bytes]]) -> None:
         super().__init__()
+        self._published = published
         self.left: int | None = None
         self.dead = asyncio.Event()
         self.buried = asyncio.Event()
@@ -40,7 +43,36 @@ class Mortal(Collector):
                 await self.buried.wait()
                 raise StaleFence()
             self.left -= 1
-        return await super().execute(command, deadline=deadline)
+        known = len(self.events)
+        try:
+            return await super().execute(command, deadline=deadline)
+        finally:
+            self._published += [("event", wire_of(event)) for event in self.events[known:]]
+
+
+class _Shown(Shown):
+    def __init__(self, published: list[tuple[str, bytes]]) -> None:
+        super().__init__()
+        self._published = published
+
+    def publish_live(self, session_id: SessionId, item_id: str, frame: bytes) -> None:
+        self._published.append(("live", frame))
+
+
+def wire_of(event: StoredEvent) -> bytes:
+    """As it stands in replay pages."""
+    return msgspec.json.encode(
+        {
+            "session_id": event.session_id,
+            "sequence": event.sequence,
+            "event_id": event.event_id,
+            "type": event.type,
+            "schema_version": event.schema_version,
+            "turn_id": event.turn_id,
+            "created_at": rfc3339(event.created_at),
+            "data": msgspec.Raw(event.payload),
+        }
+    )
 
 
 class Turns:
@@ -50,7 +82,10 @@ class Turns:
         self._make = make
         self._options = {"hooks_in_background": hooks_in_background, **runtime}
         self.bench = Bench(self._runtime())
-        self.store = self.bench.store = Mortal()
+        self.published: list[tuple[str, bytes]] = []
+        """Envelopes of committed events and temporary frames, as they went out."""
+        self.store = self.bench.store = Mortal(self.published)
+        self.bench.shown = _Shown(self.published)
         self._ids = SystemIds()
 
     def _runtime(self) -> AgnoRuntime:

@@ -132,6 +132,11 @@ class Fold:
             yield self._event(placed, "RunContinued", None, content=self.run.content() or "")
         else:
             yield self._event(placed, "RunContinued", None)
+        if boundary:
+            for member in list(self.run.members.values()):
+                if member.status == "RUNNING" and member.scope.component != "workflow":
+                    said = self.run.said_by(member.scope.run_id)
+                    yield self._event(placed, "RunContinued", member.scope, content=said)
 
     def _delta(self, placed: Placed, data: LiveItemDelta) -> Event:
         if data.item_id in self.run.reasoning:

@@ -139,6 +139,11 @@ class Run:
             return self.output
         return "".join(said)
 
+    def said_by(self, run_id: str) -> str:
+        """What a member's run has said, of texts that are whole."""
+        texts = [one for _, one in self._order if isinstance(one, Text)]
+        return "".join(text.text for text in texts if text.scope is not None and text.scope.run_id == run_id)
+
     def calls(self) -> list[Call]:
         """Its own tool calls, in order."""
         return [call for kind, call in self._order if kind == "call" and isinstance(call, Call) and call.scope is None]

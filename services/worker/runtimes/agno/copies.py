@@ -261,6 +261,8 @@ def _step(step: Any, workflow: Any, conductor: Conductor, store: Any, place: str
                 setattr(made, name, _steps(list(inner), workflow, conductor, store, f"{place}.{name}"))
         if isinstance(made, Router):
             _choose_copies(made, step, workflow, conductor, store, place)
+        elif isinstance(made, Parallel):
+            _in_order(made)
         return made
     if isinstance(step, list):
         return _steps(step, workflow, conductor, store, place)
@@ -309,3 +311,19 @@ def _choose_copies(made: Router, router: Router, workflow: Any, conductor: Condu
         return known[id(step)]
 
     vars(made)["_resolve_selector_result"] = resolved
+
+
+def _in_order(made: Parallel) -> None:
+    """Streamed, Agno puts outputs together as they come. The next step's input must not depend on who was first: by it
+    another attempt finds what the log has of that step."""
+    places: dict[Any, int] = {}
+    for place, step in enumerate(made.steps or []):
+        for inner in parts(step):
+            places.setdefault(getattr(inner, "name", None), place)
+    together = made._aggregate_results
+
+    def aggregate(step_outputs: list[Any]) -> Any:
+        step_outputs.sort(key=lambda output: places.get(output.step_name, len(places)))
+        return together(step_outputs)
+
+    vars(made)["_aggregate_results"] = aggregate
