@@ -43,7 +43,7 @@ async def cycles(count: int) -> None:
 
     broker.before_subscribe = log.before_heads = log.before_page = moment
     loop = asyncio.get_running_loop()
-    async with stream_gateway(log, broker, Limits(recheck_seconds=0.05)) as gateway:
+    async with stream_gateway(log, broker, Limits(recheck_seconds=0.05, comment_seconds=0.1)) as gateway:
         async with watching(gateway.url) as (client,):
             await (await client.stream(S + "-0", 0).opened()).close()
 

@@ -243,8 +243,12 @@ class Hub:
     async def _comment(self) -> None:
         while True:
             await asyncio.sleep(self.limits.comment_seconds / 2)
-            for viewer in list(self._viewers):
-                viewer.comment()
+            self._comment_on_all()
+
+    def _comment_on_all(self) -> None:
+        # Apart from the loop that waits, which would keep the last viewer for as long as it does.
+        for viewer in list(self._viewers):
+            viewer.comment()
 
 
 def moments(count: int, seconds: float) -> list[float]:
