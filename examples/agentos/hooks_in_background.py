@@ -38,12 +38,14 @@ def main() -> None:
         print(f"{agent} has answered:", run["content"])
         done(session, run["run_id"], *background)
 
-    # What a judge found is kept.
-    found = until(
-        lambda: get("/eval-runs", agent_id="mixed-hooks-agent")["data"],
-        lambda rows: "second judge" in {row["name"] for row in rows},
-    )
-    print("judged:", found[0]["name"], found[0]["eval_data"])
+    # What both judges found is kept: the one that the answer waited for, and the one in the background.
+    def verdicts() -> Any:
+        rows = get("/eval-runs", agent_id="mixed-hooks-agent")["data"]
+        return {row["name"]: row["eval_data"] for row in rows if row["eval_input"]["run_id"] == run["run_id"]}
+
+    for judge, found in until(verdicts, lambda seen: {"first judge", "second judge"} == {*seen}).items():
+        assert found["status"] == "completed", found
+        print(f"{judge}: {found['results'][0]['reason']}")
 
 
 if __name__ == "__main__":

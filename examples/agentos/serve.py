@@ -13,7 +13,7 @@ from agno.models.base import Model
 from agno.tools import tool
 from offline import Offline
 
-from turnlog import hooked
+from turnlog import hooked, unpack_archives
 
 
 def model() -> Model:
@@ -87,3 +87,8 @@ some_later = Agent(
     model=model(),
     post_hooks=[measure_answer, judge("first judge", later=False), notify, judge("second judge", later=True)],
 )
+
+
+# Lesson 6. What a zip holds takes its place before the agent sees anything; a bomb or a damaged one is refused.
+
+unpacked = hooked(Agent(id="archive-agent", name="Reader of archives", model=model()), pre=[unpack_archives])
