@@ -22,6 +22,9 @@ def answer_of(need: dict[str, Any], line: str) -> dict[str, Any] | None:
     text = line.strip()
     word, _, rest = text.partition(" ")
     given: dict[str, Any] = {"tool_call_id": need["tool_call_id"]}
+    if need.get("item_id") is not None:
+        # Call ids are used again: a late answer must not be taken for one to the next question.
+        given["item_id"] = need["item_id"]
     if word.lower() in ("n", "no"):
         return {**given, "approved": False, **({"note": rest.strip()} if rest.strip() else {})}
     if need["kind"] == "approval":

@@ -221,17 +221,24 @@ class AgentClient:
     ) -> _Answer:
         end = time.monotonic() + self._unavailable_seconds + wait
         pause = _FIRST_PAUSE
+        locked: errors.LockTimeout | None = None
+        last: errors.Unavailable
         while True:
             for url in self._order():
                 left = end - time.monotonic()
                 if left <= 0:
-                    raise errors.AgentUnavailable()
+                    raise locked or errors.AgentUnavailable()
                 try:
                     return await self._try(method, url, path, query, body, min(self._request_seconds + wait, left))
+                except errors.LockTimeout as error:
+                    # That session's lock, wherever it is asked for. It may have been committed all the same, so that
+                    # the same key is a better judge than a caller who has none.
+                    last = locked = error
+                    break
                 except (errors.StoreUnavailable, errors.VersionMismatch) as error:
-                    last: errors.Unavailable = error
+                    last = error
                 except (OSError, TimeoutError, aiohttp.ClientError) as error:
-                    last = errors.AgentUnavailable()
+                    last = locked or errors.AgentUnavailable()
                     self._failures.labels(type(error).__name__).inc()
                 self._avoided[url] = time.monotonic() + _AVOID_SECONDS
             if time.monotonic() + pause >= end:

@@ -1,9 +1,13 @@
 """What repeats must not do: one key is one turn, one name one session, whoever asks, whatever was lost on the way."""
 
 import asyncio
+import time
 from typing import Any
 
+import asyncpg
+
 from domain.ids import CommandKey, SessionId
+from infra.pipeline.group import lock_key
 from infra.postgres.registrations import Owner
 from services.gateway import registering
 from services.gateway.bodies import CreateSession
@@ -87,6 +91,35 @@ async def test_c08_without_a_key_a_lost_reply_makes_no_second_turn(databases: Da
         await ann.submit(session, "one")
         assert proxy.lost == 1
         assert (await ann.json("GET", f"/v1/sessions/{session}/status"))["queued"] == 1
+
+
+async def test_k10_a_session_that_is_locked_for_a_while_is_asked_again(databases: Databases) -> None:
+    """Longer than a command waits for a lock, shorter than the gateway tries: accepted, once, also without a key. For
+    longer: refused in time, and the same key settles it."""
+    async with http_stand(databases, gateways=0) as stand:
+        dsn = stand.settings.postgres.agent
+        assert dsn is not None
+        async with stand.gateway(stand.agents) as ann:
+            session = await ann.create(AGENT)
+            holder = await asyncpg.connect(dsn.get_secret_value())
+            try:
+                await holder.execute("SELECT pg_advisory_lock($1)", lock_key(session))
+                submitting = asyncio.create_task(ann.submit(session, "one"))
+                await asyncio.wait((submitting,), timeout=2.5)
+                assert not submitting.done()
+                await holder.execute("SELECT pg_advisory_unlock($1)", lock_key(session))
+                assert (await submitting)["enqueue_sequence"] == 1
+                await holder.execute("SELECT pg_advisory_lock($1)", lock_key(session))
+                started = time.monotonic()
+                body, path = {"input": "two"}, f"/v1/sessions/{session}/turns"
+                refused = await ann.request("POST", path, body, Idempotency_Key="k")
+                assert (refused.status_code, refused.json()["code"]) == (503, "lock_timeout")
+                assert int(refused.headers["Retry-After"]) > 0
+                assert time.monotonic() - started < 9
+            finally:
+                await holder.close()
+            assert (await ann.submit(session, "two", "k"))["enqueue_sequence"] == 2
+            assert (await ann.json("GET", f"/v1/sessions/{session}/status"))["queued"] == 2
 
 
 async def test_c08_create_goes_on_where_a_crash_stopped_it(databases: Databases) -> None:

@@ -30,6 +30,12 @@ def test_a_line_is_an_answer_or_decides_nothing(kind: str, line: str, given: dic
     assert answer_of(need, line) == (None if given is None else {"tool_call_id": "c", **given})
 
 
+def test_an_answer_names_the_item_of_its_question() -> None:
+    need = {"tool_call_id": "c", "item_id": "i", "kind": "approval", "tool_name": "do"}
+    assert answer_of(need, "y") == {"tool_call_id": "c", "item_id": "i", "approved": True}
+    assert answer_of(need, "n") == {"tool_call_id": "c", "item_id": "i", "approved": False}
+
+
 def test_a_prompt_shows_no_control_characters() -> None:
     assert "\x1b" not in prompt_of({"kind": "approval", "tool_name": "rm\x1b[2J"})
 

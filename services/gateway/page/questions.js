@@ -7,7 +7,9 @@ let count = 0;
 
 // One question; `answer` gets what `POST …/continue` takes, `complain` a sentence where nothing can be sent.
 export function question(need, answer, complain) {
-  const reply = (given) => answer({ tool_call_id: need.tool_call_id, ...given });
+  // Call ids are used again; the item says which question is meant.
+  const meant = need.item_id ? { tool_call_id: need.tool_call_id, item_id: need.item_id } : { tool_call_id: need.tool_call_id };
+  const reply = (given) => answer({ ...meant, ...given });
   const note = element("input", { autocomplete: "off" });
   const noted = () => (note.value.trim() ? { note: note.value.trim() } : {});
   const refuse = element("button", { type: "button", textContent: "Refuse", onclick: () => reply({ approved: false, ...noted() }) });

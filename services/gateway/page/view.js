@@ -98,7 +98,7 @@ export class TurnView {
   }
 
   drawQuestions(turn) {
-    const key = JSON.stringify(turn.needs.map((need) => [need.tool_call_id, need.answer]));
+    const key = JSON.stringify(turn.needs.map((need) => [need.tool_call_id, need.item_id, need.answer]));
     if (this.asked === key) return;
     this.asked = key;
     const inside = this.questions.contains(document.activeElement);
