@@ -106,11 +106,15 @@ class _Stream(ASGIResponse):
         if _ends(hub) or hub.full:
             await _refuse(send, hub, self._cookie)
             return
+        peer = peer_of(scope, hub.limits.linger_seconds)
         with hub.feed(self._session_id) as (feed, live):
             try:
                 stand = await stand_of(hub, self._session_id, live)
             except (Unavailable, InternalFault):
                 await _refuse(send, hub, self._cookie)
+                return
+            if peer.gone:
+                # Hung up meanwhile, as many do in a storm: nothing is read for nobody.
                 return
             # Whether it is full does not count any more: this stream has its place.
             if _ends(hub):
@@ -122,7 +126,6 @@ class _Stream(ASGIResponse):
                 return
             await send({"type": "http.response.start", "status": 200, "headers": _headers(self._cookie)})
             first, cursor = opening(hub, self._session_id, self._cursor, stand)
-            peer = peer_of(scope, hub.limits.linger_seconds)
             viewer = Viewer(peer, cursor, hub.limits.viewer_buffer_bytes)
             peer.write_body(first)
             hub.check(self._session_id, hub.limits.recheck_seconds)
