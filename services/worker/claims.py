@@ -17,7 +17,8 @@ from services.worker.slots import Slots
 log = structlog.get_logger("turnlog.worker")
 
 _CANDIDATES_A_SLOT = 4
-_CUT_SECONDS = 2.0
+_CUT_SECONDS = 4.0
+"""For handing back, after the drain; a supervisor that is told the drain's length waits for longer."""
 _CONTENDED_SECONDS = 2.0
 _FIRST_PAUSE = 0.02
 _MOST_DOUBLINGS = 10
@@ -143,5 +144,7 @@ class Claims:
             log.info("worker.hands_back", turns=len(self._busy))
             self._slots.release_all()
             await asyncio.wait(list(self._busy.values()), timeout=_CUT_SECONDS)
+        if self._busy:
+            log.warning("worker.cuts_off", turns=len(self._busy))
         for task in list(self._busy.values()):
             task.cancel()

@@ -20,6 +20,7 @@ SERVED = [
     "slow=tests.support.agents:slow",
     "block=tests.support.execution_agents:block",
     "count=tests.support.execution_agents:count",
+    "cling=tests.support.execution_agents:cling",
 ]
 
 
@@ -175,12 +176,14 @@ async def test_an_interrupt_makes_way_for_the_next_turn(cluster: Cluster, tmp_pa
     assert messages[1]["parts"][0]["text"] == "holding "
 
 
-async def test_a_turn_that_outlasts_the_drain_is_handed_back(cluster: Cluster, tmp_path: Path) -> None:
-    """A hand-back is no death: the other worker goes on with the next attempt at once."""
+@pytest.mark.parametrize("agent", ["hold", "cling"])
+async def test_a_turn_that_outlasts_the_drain_is_handed_back(cluster: Cluster, tmp_path: Path, agent: str) -> None:
+    """A hand-back is no death: the other worker goes on with the next attempt at once. Nor does one become a death by
+    users' code that does not let go."""
     await restarted(cluster, "0.5")
     client = cluster.client()
     go = tmp_path / "go"
-    session = await client.create("hold")
+    session = await client.create(agent)
     stream = await client.stream(session, 0).opened()
     turn = (await client.submit(session, str(go)))["turn_id"]
     await stream.event("item.delta")
@@ -189,7 +192,7 @@ async def test_a_turn_that_outlasts_the_drain_is_handed_back(cluster: Cluster, t
     assert started.turn_id == turn
     go.touch()
     ended = await finished(client, session, turn)
-    assert (ended["status"], ended["output"]) == ("completed", "holding done")
+    assert (ended["status"], ended["output"]) == ("completed", f"{agent}ing done")
     starts = [event["data"]["reason"] for event in await client.events(session) if event["type"] == "turn.started"]
     assert starts[:2] == ["first", "released"]
     assert await ending == 0

@@ -12,7 +12,7 @@ import asyncpg
 
 from turnlog import ToolCall, ToolResult, Turn
 
-AGENTS = ("recall", "look", "block", "count")
+AGENTS = ("recall", "look", "block", "count", "cling")
 
 
 async def recall(turn: Turn) -> AsyncIterator[str]:
@@ -30,6 +30,17 @@ async def block(turn: Turn) -> AsyncIterator[str]:
     """Input: seconds. Blocks the worker's event loop for so long, as bad code does."""
     yield "blocking "
     time.sleep(float(turn.input))
+    yield "done"
+
+
+async def cling(turn: Turn) -> AsyncIterator[str]:
+    """Input: a path. Goes on when the file exists; told to stop it takes much longer than it has."""
+    yield "clinging "
+    try:
+        while not Path(turn.input).exists():
+            await asyncio.sleep(0.02)
+    except asyncio.CancelledError:
+        await asyncio.sleep(60)
     yield "done"
 
 

@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from domain.frames import RuntimeFrame
 from domain.runtime import RuntimeFailed
 
-_GOODBYE_SECONDS = 5.0
+_GOODBYE_SECONDS = 2.0
+"""Less than a draining worker has for handing turns back: users' code must not make a deploy look like a death."""
 
 
 class Outlet:
