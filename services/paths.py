@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 
 from turnlog_packages import OWN, ROOT
@@ -49,9 +50,7 @@ def load(target: str) -> object:
     Raises UnloadableObject where the module or the name is missing. What the module itself raises while it is imported
     (a syntax error, its own failing code) goes through unchanged, because its traceback is what its author needs.
     """
-    module_name, colon, attribute = target.partition(":")
-    if not colon or not module_name or not attribute:
-        raise UnloadableObject(f"`{target}` is not of the form module:name")
+    module_name, attribute = _taken_apart(target)
     try:
         found: object = import_module(module_name)
     except ImportError as error:
@@ -62,6 +61,21 @@ def load(target: str) -> object:
         except AttributeError as error:
             raise UnloadableObject(_no_attribute(module_name, attribute)) from error
     return found
+
+
+def require_module(target: str) -> None:
+    """Raises UnloadableObject where the module of `module:name` is nowhere, without importing what is the user's."""
+    module_name, _ = _taken_apart(target)
+    top = module_name.partition(".")[0]
+    if find_spec(top) is None:
+        raise UnloadableObject(_why(module_name, ModuleNotFoundError(name=top)))
+
+
+def _taken_apart(target: str) -> tuple[str, str]:
+    module_name, colon, attribute = target.partition(":")
+    if not colon or not module_name or not attribute:
+        raise UnloadableObject(f"`{target}` is not of the form module:name")
+    return module_name, attribute
 
 
 def _place_of(name: str, entry: Path) -> Path | None:

@@ -19,6 +19,7 @@ from services.cli.invitation import invite
 from services.cli.roles import given
 from services.cli.site import Site
 from services.cli.supervisor import PrefixedLog, Supervisor
+from services.paths import require_module
 
 Count = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 
@@ -68,6 +69,9 @@ def up(
             projector=given(projections=projection or None),
         )
     )
+    # Mistakes that show at once are told at once; what is wrong inside of a module its worker tells.
+    for word in (*settings.worker.agents, *settings.projector.projections):
+        require_module(word.rpartition("=")[2])
     ports = [settings.gateway.port + i for i in range(gateways)]
     _require_free(settings.gateway.host, ports)
     return asyncio.run(_up(settings, ports, agents=agents, workers=workers))

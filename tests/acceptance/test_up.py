@@ -1,7 +1,7 @@
 """`turnlog up` as a newcomer runs it: from nothing to a served turn, through crashes, to an orderly end.
 
 One installation, one story, since each start costs a dozen seconds of a CPU: the README's tour and the invitation at
-the first start, one's own agent and the terminal at the second, a mistake at the third.
+the first start, one's own agent and the terminal at the second. Mistakes need no installation.
 """
 
 import asyncio
@@ -67,12 +67,26 @@ async def test_from_nothing_through_crashes_to_an_orderly_end(home: Path) -> Non
         assert await second.interrupt() == 0
         assert not [process for process in processes if process.is_running()]
         assert second.log.rstrip().endswith("stopped")
-    code, _, err = await turnlog(
-        *("up", "--data", str(place / "data"), "--port", str(port), "--agent", "nowhere:nothing"), timeout=2 * PATIENCE
-    )
-    assert code == 2, "an agent that is not there ends it"
-    assert "no module `nowhere`" in err
+
+
+@pytest.mark.soak
+async def test_what_only_a_worker_sees_ends_it_in_one_line(home: Path) -> None:
+    """The module is there, the agent is not."""
+    (home / "mine.py").write_text(MINE)
+    words = ("up", "--data", str(home / "data"), "--port", str(free_port()), "--agent", "mine:nothing")
+    code, _, err = await turnlog(*words, timeout=2 * PATIENCE, cwd=home, PYTHONPATH=".")
+    assert code == 2
+    assert "has no `nothing`: check the name after the colon" in err
     assert "Traceback" not in "".join(line for line in err.splitlines() if line.startswith("worker-"))
+
+
+async def test_an_agent_that_is_nowhere_is_told_before_anything_starts(home: Path) -> None:
+    words = ("up", "--data", str(home / "data"), "--port", str(free_port()), "--agent", "mine=nowhere.at:all")
+    code, out, err = await turnlog(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("turnlog: no module `nowhere` on PYTHONPATH or in ")
+    assert err.count("\n") == 1
+    assert not (home / "data").exists()
 
 
 async def submit_and_watch_as_invited(running: Up) -> None:
