@@ -17,7 +17,7 @@ from agno.workflow.agent import WorkflowAgent
 
 from domain.parts import Scope
 from services.worker.runtimes.agno.declared import is_idempotent
-from services.worker.runtimes.agno.models import gated_model, observed
+from services.worker.runtimes.agno.models import observed
 from services.worker.runtimes.agno.runs import Conductor, Run, current, digest, in_run
 from services.worker.runtimes.agno.store import OUTPUTS, Kind
 
@@ -95,13 +95,9 @@ def _actor(component: Any, conductor: Conductor, store: Any) -> Any:
         model = getattr(made, name, None)
         if isinstance(model, Model):
             setattr(made, name, observed(model))
-    if isinstance(made.reasoning_model, Model):
-        made.reasoning_model = gated_model(made.reasoning_model)
-    thinker = made.reasoning_agent
-    if isinstance(thinker, Agent):
-        thinker.db = None
-        if isinstance(thinker.model, Model):
-            thinker.model = gated_model(thinker.model)
+    if isinstance(made.reasoning_agent, Agent):
+        # It has no tools: Agno takes models only that reason by themselves.
+        made.reasoning_agent.db = None
     fallbacks = getattr(made, "fallback_config", None)
     if fallbacks is not None:
         made.fallback_config = copy.copy(fallbacks)

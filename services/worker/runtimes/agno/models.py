@@ -23,8 +23,8 @@ _DETAILS = ("reasoning_tokens", "audio_input_tokens", "audio_output_tokens")
 
 def observed(model: Model) -> Model:
     """A copy of the model that reports to the run in whose code it is called. Its client is shared."""
-    made = gated_model(model)
-    stream, whole = made.aprocess_response_stream, made._aprocess_model_response
+    made = copy.copy(model)
+    stream, whole, call = made.aprocess_response_stream, made._aprocess_model_response, made.arun_function_call
     loop = made.aresponse_stream
 
     def aresponse_stream(*args: Any, **rest: Any) -> Any:
@@ -73,27 +73,19 @@ def observed(model: Model) -> Model:
         await request.delta(model_response)
         await request.end(model_response.extra)
 
-    # On this copy only: its methods find themselves again in what they call.
-    vars(made).update(
-        aresponse_stream=aresponse_stream,
-        aprocess_response_stream=aprocess_response_stream,
-        _aprocess_model_response=_aprocess_model_response,
-    )
-    return made
-
-
-def gated_model(model: Model) -> Model:
-    """A copy of the model whose tools pass the gate; what it says is not recorded."""
-    made = copy.copy(model)
-    call = made.arun_function_call
-
     async def arun_function_call(function_call: FunctionCall) -> Any:
         run = current.get()
         if run is None:
             return await call(function_call)
         return await gated(run, function_call, call)
 
-    vars(made).update(arun_function_call=arun_function_call)
+    # On this copy only: its methods find themselves again in what they call.
+    vars(made).update(
+        aresponse_stream=aresponse_stream,
+        aprocess_response_stream=aprocess_response_stream,
+        _aprocess_model_response=_aprocess_model_response,
+        arun_function_call=arun_function_call,
+    )
     return made
 
 
