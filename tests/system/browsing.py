@@ -28,7 +28,15 @@ class Tab:
     def __init__(self, page: Any) -> None:
         self.page = page
         self.requests: list[str] = []
-        page.on("request", lambda request: self.requests.append(f"{request.method} {request.url}"))
+        self.bodies: dict[str, list[str]] = {}
+        """What was sent, by the last step of the path."""
+
+        page.on("request", self._asked)
+
+    def _asked(self, request: Any) -> None:
+        self.requests.append(f"{request.method} {request.url}")
+        if request.post_data:
+            self.bodies.setdefault(request.url.rpartition("/")[2], []).append(request.post_data)
 
     def button(self, name: str, within: Any = None) -> Any:
         return (within or self.page).get_by_role("button", name=name, exact=True)

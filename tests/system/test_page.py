@@ -168,6 +168,10 @@ async def test_approve_and_refuse_by_keyboard_only(browser: Browser, site: Clust
         await each.ended(1, "completed")
         await each.shows(1, "did as I say")
     assert lines(tmp_path, "ran") == ["as I say"], "the refused one never ran"
+    paused = next(e for e in await site.client().events(session) if e["type"] == "turn.paused")
+    asked = {need["item_id"] for need in paused["data"]["requirements"]}
+    answers = [answer for body in tab.bodies["continue"] for answer in json.loads(body)["answers"]]
+    assert {answer["item_id"] for answer in answers} == asked, "each answer names its question"
 
 
 async def test_regenerate_fork_cancel_and_a_failed_turn(browser: Browser, site: Cluster, tmp_path: Path) -> None:
