@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import asyncpg
+import msgspec
 import pytest
 
 from domain.ids import SessionId
+from domain.parts import FilePart
 from domain.ports import FeedEvent, FeedPosition, Statement, Transaction
 from infra.embedded import EmbeddedPostgres
 from infra.embedded.account import choose
 from infra.embedded.binaries import postgres_binaries
 from infra.postgres.audit_reader import open_audit_reader
+from infra.postgres.blobs import PostgresBlobs
 from infra.postgres.feed import PostgresFeed
 from infra.postgres.migrate import migrate
 from infra.postgres.names import SERVICE_ROLES, role_name
@@ -111,8 +114,11 @@ async def test_a_dump_restored_into_a_fresh_cluster_has_its_whole_feed(
             await stand.submit(session)
         async with running(feeding, Lines(), batch=4):
             await caught_up(feeding, "lines")
+        attached = await PostgresBlobs(worker).keep(b"attached" * 50_000, "text/plain")
         for session in sessions:
-            await stand.submit(session)
+            submission = stand.submission(session)
+            part = FilePart(attached, "text/plain", "a.txt", 400_000)
+            await stand.pipeline.execute(msgspec.structs.replace(submission, input=[*submission.input, part]))
     await worker.close()
     await feeding.close()
 
@@ -140,9 +146,12 @@ async def test_a_dump_restored_into_a_fresh_cluster_has_its_whole_feed(
             head = (await stand.store.heads([session]))[session].last_sequence
             assert [row["sequence"] for row in rows if row["session_id"] == session] == list(range(1, head + 1))
         assert await PostgresReadModels(worker).epoch() == 2
+        assert await PostgresBlobs(worker).get(attached) == b"attached" * 50_000
     async with open_audit_reader(dsn(fresh, old, "projector")) as reader:
         for ids in await reader.ranges(1000):
             assert [r.findings async for r in audit_range(reader, ids)] == [[], [], []]
+        # What the events name is noted as named, without the trigger.
+        assert await reader.loose_blobs([(session, attached) for session in sessions]) == []
     await worker.close()
     assert await asyncio.to_thread(run, ["restore-stamp"]) == 2
     assert "stop all processes" in capsys.readouterr().err

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.lifecycle_agents import note, until_exists
-from turnlog import Pause, Requirement, ToolCall, ToolResult
+from turnlog import Pause, Requirement, ToolCall, ToolResult, hooked, unpack_archives
 
 SERVED = [
     *(f"{name}=tests.support.agents:{name}" for name in ("echo", "slow", "hold")),
     *(f"{name}=tests.acceptance.agentos.served:{name}" for name in ("counter", "asker", "mortal", "past", "failing")),
     "approver=tests.support.lifecycle_agents:approver",
+    "reader=tests.acceptance.agentos.served:reads",
 ]
 
 
@@ -71,3 +72,18 @@ async def failing(turn: Any) -> AsyncIterator[str]:
     yield "half "
     if turn.input:
         raise RuntimeError("as the test wanted")
+
+
+async def reader(turn: Any) -> AsyncGenerator[Any, Any]:
+    """Input: a directory. Says what is in its files, and those of the past; its first attempt dies behind a tool."""
+    yield ToolCall(tool_call_id="t", name="look", arguments={}, idempotent=True)
+    yield ToolResult(tool_call_id="t", output="seen")
+    if turn.attempt == 1 and not (Path(turn.input) / "dead").exists():
+        (Path(turn.input) / "dead").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    known = [file for message in turn.history for file in message.files]
+    for file in [*known, *turn.files]:
+        yield f"{file.name}={(await turn.read(file)).decode()[:10]} "
+
+
+reads = hooked(reader, pre=[unpack_archives])

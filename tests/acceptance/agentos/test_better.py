@@ -4,10 +4,12 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_STORED
 
 from tests.acceptance.agentos.caller import Caller, events, names
 from tests.support.cluster import Cluster
 from tests.support.lifecycle_agents import lines
+from tests.unit.worker.test_unpack_archives import zipped
 
 
 def ask(directory: Path, calls: int = 1) -> str:
@@ -224,3 +226,28 @@ async def test_sessions_have_names_and_deleted_ones_do_not_come_back(a: Caller, 
     assert (await a.get("/sessions/named")).status_code == 404
     gone = await a.post("/agents/echo/runs", message="x", session_id="named", user_id="ann", stream="false")
     assert gone.status_code == 410
+
+
+async def test_files_outlive_the_worker_that_unpacked_them_and_go_on_into_later_runs_and_forks(
+    cluster: Cluster, a: Caller, b: Caller, tmp_path: Path
+) -> None:
+    """§4: uploads survive a kill -9, an archive is unpacked once, and a fork of the session has its files."""
+    files = [
+        ("files", ("notes.zip", zipped({"a.txt": b"one" * 300_000, "__MACOSX/x": b""}, ZIP_STORED), "application/zip")),
+        ("files", ("b.md", b"two", "text/markdown")),
+    ]
+    form = {"message": str(tmp_path), "session_id": "files", "stream": "false"}
+    answer = await a.http.post("/agents/reader/runs", data=form, files=files)
+    assert (answer.status_code, answer.json().get("status")) == (200, "COMPLETED"), answer.text
+    assert answer.json()["content"] == "a.txt=oneoneoneo b.md=two "
+    stored = await cluster.client().events("files")
+    assert [event["type"] for event in stored].count("turn.input_rewritten") == 1
+    assert max(event["data"].get("attempt", 1) for event in stored) == 2
+    later = await b.run("reader", str(tmp_path), "files")
+    assert later["content"] == "a.txt=oneoneoneo b.md=two "
+    fork = (await a.post("/agents/reader/sessions/files/fork")).json()["session_id"]
+    assert (await b.run("reader", str(tmp_path), fork))["content"] == "a.txt=oneoneoneo b.md=two "
+    bad = [("files", ("bad.zip", zipped({"../a.txt": b"x"}), "application/zip"))]
+    answer = await a.http.post("/agents/reader/runs", data=form, files=bad)
+    assert answer.json()["status"] == "ERROR"
+    assert answer.json()["content"] == "The archive bad.zip has a file whose name leads out of it."

@@ -58,6 +58,12 @@ async def _uploads(s: Story) -> None:
     ):
         answer = await s.caller.http.post(RUNS, data=form, files={"files": (name, b"what it says", kind)})
         s.look(f"upload, {label}", answer)
+    answer = await s.caller.http.post(RUNS, data=form, files={"files": ("a.txt", b"", "text/plain")})
+    s.look("upload, empty", answer, "files-empty", (400, "Empty file"))
+    picture = json.dumps([{"content": "aGVsbG8=", "mime_type": "image/png", "format": "png", "id": "p"}])
+    await s.post("upload, in base64", RUNS, images=picture, **form)
+    path = await s.caller.post(RUNS, images='[{"filepath": "/nowhere/a.png"}]', **form)
+    s.fact("a path of the server's", path.status_code, "files-path", 422)
 
 
 async def _further_fields(s: Story) -> None:

@@ -48,6 +48,11 @@ async def _gone(s: Story) -> None:
     made = await s.post("fork a session", "/agents/plain/sessions/forked/fork")
     await s.get("runs of a fork", f"/sessions/{made['session_id']}/runs", type="agent")
     await s.post("fork no session", "/agents/plain/sessions/nowhere/fork")
+    path = "/agents/tooled/sessions/forked/fork"
+    await s.post("fork of another agent's", path, "foreign", (404, "Session not found"))
+    await s.run("agents", "tooled", '[tool: act {"what": "a"}]', "waits")
+    nothing = (400, "Source session has no runs to fork.")
+    await s.post("fork what waits", "/agents/tooled/sessions/waits/fork", "session-fork", nothing)
     await s.send("delete", "DELETE", "/sessions/made")
     await s.send("delete nothing", "DELETE", "/sessions/nowhere")
     await s.send(
