@@ -17,7 +17,6 @@ from multipart import (  # type: ignore[import-untyped] # what the framework par
 
 from domain import media_types
 from domain.parts import FilePart
-from domain.texts import made_safe
 from infra.settings.groups import Limits
 from services.gateway.dialects.agentos.answers import Refused
 from services.gateway.dialects.agentos.forms import MAX_TEXT_FACTOR, Form, HttpRequest
@@ -181,7 +180,7 @@ class _Parts:
             self._content(said)
         elif self._segment is not None:
             if not self._segment.filename:
-                self.texts[self._segment.name or ""] = self._text.decode(self._segment.charset or "utf-8", "replace")
+                self.texts[self._segment.name or ""] = self._text.decode("utf-8", "replace")
             self._segment = self._upload = None
 
     def _content(self, piece: bytearray) -> None:
@@ -199,7 +198,7 @@ def _file_name(said: Any) -> str | None:
     if not isinstance(said, str):
         return None
     last = said.replace("\\", "/").rpartition("/")[2]
-    shown = "".join(c for c in made_safe(last) if c.isprintable()).strip()
+    shown = "".join(c for c in last if c.isprintable()).strip()
     if len(shown) > _MAX_NAME:
         stem, dot, ending = shown.rpartition(".")
         shown = stem[: _MAX_NAME - 1 - len(ending)] + dot + ending if dot and len(ending) < 20 else shown[:_MAX_NAME]
