@@ -28,6 +28,7 @@ look() {
     need "Chromium" chromium chromium
     need "Node" nodejs node
     need "npm" npm npm
+    need "Prometheus' promtool" prometheus promtool
 }
 
 # Node's modules as the lock file has them; kept while that does not change.

@@ -32,4 +32,5 @@ needs_eventsource = pytest.mark.skipif(
     _node_major() < 20 or not (MODULES / "eventsource").is_dir(),
     reason="Node 20 or newer, or its modules of tests/system/package-lock.json, are not installed",
 )
+needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 needs_axe = pytest.mark.skipif(not (MODULES / "axe-core").is_dir(), reason="axe-core of package-lock.json is missing")
