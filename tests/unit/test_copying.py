@@ -10,7 +10,7 @@ from domain.events import turn
 from domain.events.envelope import StoredEvent
 from domain.expand import expand
 from domain.history import past_of, segments
-from domain.ids import CommandKey, Sequence, SessionId, TurnId, is_uuid
+from domain.ids import CommandKey, EnqueueSequence, Sequence, SessionId, TurnId, is_uuid
 from domain.turn import Turn
 from projections.audit import Finding
 from tests.support.story import story
@@ -53,7 +53,7 @@ def told(session: WrittenSession, subject: Turn) -> list[bytes]:
     return [frame.wire for frame in expand(of_turn(session, subject.turn_id)) if frame.sequence is None]
 
 
-def past(session: WrittenSession, subject: Turn) -> list[tuple[int, list[bytes]]]:
+def past(session: WrittenSession, subject: Turn) -> list[tuple[EnqueueSequence, list[bytes]]]:
     """Of each turn that the model was told of, its place and what of its state."""
     turns = session.state.turns
     chain = [subject]
