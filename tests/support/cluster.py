@@ -39,7 +39,7 @@ from tests.support.agents import AGENTS
 from tests.support.checker import Finding, check_database
 from tests.support.client import Client
 from tests.support.nursery import Nursery
-from tests.support.places import server_directory
+from tests.support.places import server_directory, shared_directory
 from tests.support.processes import RoleProcess
 from tests.support.servers import INSTALLED, LoopThread, SharedPostgres
 from tests.support.waiting import PATIENCE, eventually
@@ -317,7 +317,7 @@ class Clusters:
 @contextmanager
 def shared_nats() -> Iterator[SharedNats]:
     """For the session fixture."""
-    with server_directory() as directory:
+    with shared_directory() as directory:
         shared = SharedNats(directory / "nats")
         try:
             yield shared

@@ -14,7 +14,7 @@ import pytest
 from infra.embedded import EmbeddedNats, EmbeddedPostgres
 from tests.support.databases import Database, Databases, Migrate
 from tests.support.migrations import MIGRATIONS
-from tests.support.places import server_directory
+from tests.support.places import server_directory, shared_directory
 from tests.support.servers import INSTALLED, SharedPostgres
 
 
@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def shared_postgres() -> Iterator[SharedPostgres]:
-    with server_directory() as directory:
+    with shared_directory() as directory:
         servers = SharedPostgres(directory)
         try:
             yield servers
