@@ -1,17 +1,21 @@
 """What processes tell of themselves, by real ones: metrics of each role, log lines, spans; and what they never tell:
 tickets, tokens, secrets, and what people, agents and tools wrote."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from infra.embedded.place import free_port
+from infra.settings import Settings, explain
+from services.cli.main import run as command_line
 from tests.acceptance.agentos.caller import Caller
 from tests.support.client import Client, finished, terminal
 from tests.support.cluster import Cluster
@@ -205,6 +209,63 @@ async def test_log_lines_name_session_turn_and_sequence(cluster: Cluster) -> Non
     assert said("worker", "turn.leaves") == [(turn, ends, None, "worker")]
 
 
+RUNBOOK = (ROOT / "docs/runbook.md").read_text()
+COMMANDS = sorted(set(re.findall(r"(?:`|^)(turnlog [a-z-]+(?: [a-z]+)?(?: [A-Z]+)?)", RUNBOOK, re.MULTILINE)))
+ONLY_NAMED = {"turnlog migrate", "turnlog restore-stamp"}
+"""What is not for a running installation, or not twice: that the command exists is all that is looked at."""
+
+
+async def test_every_command_of_the_runbook_works(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands there, with what it is to be filled in with; statements in the agent database as superuser."""
+    ann = cluster.client(0, user_token())
+    session = await ann.create("tools")
+    await finished(ann, session, (await ann.submit(session, "x"))["turn_id"])
+    for name, value in _environment(cluster):
+        if name.startswith("TURNLOG_") and not name.startswith("TURNLOG_TRACE"):
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TURNLOG_POSTGRES_ADMIN", cluster.postgres.superuser_dsn)
+    assert {"turnlog status", "turnlog projections parked", "turnlog rebuild NAME", *ONLY_NAMED} <= set(COMMANDS)
+    for command in COMMANDS:
+        words = command.replace("NAME", "usage").replace("SESSION", session).split()[1:]
+        if words[0] == "status":
+            words += ["--url", cluster.gateways[0].url, "--token", user_token()]
+        elif command in ONLY_NAMED:
+            words.append("--help")
+        assert await asyncio.to_thread(command_line, words) == 0, command
+    statements = [
+        one
+        for block in re.findall(r"^```sql\n(.*?)^```", RUNBOOK, re.MULTILINE | re.DOTALL)
+        for one in block.split(";\n")
+    ]
+    statements += re.findall(r"`(SELECT [^`]*|ROLLBACK [^`]*)`", RUNBOOK)
+    statements = [one for one in statements if one.strip()]
+    assert len(statements) >= 5
+    async with cluster.connection() as connection:
+        pid = await connection.fetchval("SELECT pg_backend_pid()")
+        for statement in statements:
+            if statement.startswith("ROLLBACK PREPARED"):
+                # The server's own word that there is no such transaction: the statement was understood.
+                with pytest.raises(asyncpg.UndefinedObjectError, match="GID"):
+                    await connection.execute(statement)
+            elif "pg_terminate_backend" in statement:
+                assert await connection.fetchval(statement.replace("(PID)", f"({pid + 1_000_000})")) is False
+            else:
+                await connection.fetch(statement)
+
+
+def test_what_the_runbook_names_is_there() -> None:
+    """Settings, lines of logs and routes."""
+    known = {line.variable for line in explain(Settings())}
+    settings = set(re.findall(r"\bTURNLOG_[A-Z_]+\b", RUNBOOK))
+    assert settings - known == set()
+    source = "".join(file.read_text() for file in (ROOT / "services").rglob("*.py"))
+    lines = set(re.findall(r"`((?:turn|worker|lease|hook)\.[a-z_]+|http_request)`", RUNBOOK))
+    assert len(lines) >= 4
+    assert {line for line in lines if f'"{line}"' not in source} == set()
+    for method, path in re.findall(r"`(GET|POST) (/v1/[^`?]*)", RUNBOOK):
+        assert path.replace("{id}", "{session_ref:str}") in source, (method, path)
+
+
 async def test_no_log_of_any_role_holds_a_ticket_a_token_or_what_anybody_wrote(cluster: Cluster) -> None:
     """At the level debug, with libraries' own lines: every way in that takes words, and ways in which they fail."""
     token = user_token()
@@ -236,10 +297,10 @@ async def test_no_log_of_any_role_holds_a_ticket_a_token_or_what_anybody_wrote(c
         assert answer.status_code == status, (method, where, answer.text)
     await browser.http.get("/v1/sessions", headers={"Authorization": "Bearer marker.marker.marker"})
     # What people say, agents and tools answer, and fail with.
-    for agent, status in (("fails", "failed"), ("fails_in_tool", "failed"), ("tools", "completed")):
+    for agent, how in (("fails", "failed"), ("fails_in_tool", "failed"), ("tools", "completed")):
         other = await ann.create(agent)
         ended = await finished(ann, other, (await ann.submit(other, "marker of an input", "marker key"))["turn_id"])
-        assert ended["status"] == status
+        assert ended["status"] == how
     asking = await ann.create("asks")
     turn = (await ann.submit(asking, "marker of a question"))["turn_id"]
 
@@ -248,8 +309,8 @@ async def test_no_log_of_any_role_holds_a_ticket_a_token_or_what_anybody_wrote(c
         return found["requirements"] if found["status"] == "paused" else []
 
     (question,) = await eventually(asked, "it asks")
-    answer = {"tool_call_id": question["tool_call_id"], "approved": True, "note": "marker of a note"}
-    await ann.json("POST", f"/v1/sessions/{asking}/turns/{turn}/continue", {"answers": [answer]}, status=202)
+    given = {"tool_call_id": question["tool_call_id"], "approved": True, "note": "marker of a note"}
+    await ann.json("POST", f"/v1/sessions/{asking}/turns/{turn}/continue", {"answers": [given]}, status=202)
     await finished(ann, asking, turn)
     # Hooks and a webhook that is refused once.
     async with receiving(RECEIVER) as receiver:
@@ -271,7 +332,7 @@ async def test_no_log_of_any_role_holds_a_ticket_a_token_or_what_anybody_wrote(c
         streamed = await caller.http.post("/agents/tools/runs", files=parts)
         assert streamed.status_code == 200
         for form in ({"message": "marker", "version": "marker"}, {"stream": "marker"}, {"session_state": "{marker"}):
-            await caller.post("/agents/tools/runs", **form)
+            await caller.http.post("/agents/tools/runs", data=form)
         await caller.http.post("/agents/tools/runs", content=b"marker", headers={"Content-Type": "multipart/form-data"})
         await caller.get("/sessions/marker session", user_id="marker")
     await browser.close()
