@@ -75,10 +75,12 @@ class Caller:
                         return found[:stop_after]
         return found
 
-    async def resume(self, agent: str, run: str, session: str, after: int | None, stop_after: int | None = None) -> Any:
+    async def resume(
+        self, agent: str, run: str, session: str, after: int | None, stop_after: int | None = None, kind: str = "agents"
+    ) -> Any:
         """Events of `/resume`, without the frames about the stream."""
         form = {"session_id": session} | ({} if after is None else {"last_event_index": str(after)})
-        return events(await self.stream(f"/agents/{agent}/runs/{run}/resume", stop_after, **form))
+        return events(await self.stream(f"/{kind}/{agent}/runs/{run}/resume", stop_after, **form))
 
 
 def events(frames: list[Sse]) -> list[Event]:

@@ -11,7 +11,7 @@ from agno.workflow import HumanReview, Step, Workflow
 
 SERVED = [
     f"{name}=tests.acceptance.agentos.definitions:{name}"
-    for name in ("plain", "tooled", "checked", "guarded", "dbless", "crew", "flow", "gated")
+    for name in ("plain", "tooled", "checked", "guarded", "dbless", "crew", "duo", "flow", "gated")
 ]
 
 
@@ -63,6 +63,12 @@ guarded = Agent(id="guarded", name="Guarded", model=_model(), pre_hooks=[guard])
 dbless = Agent(id="dbless", name="Without a database", model=_model())
 _member = Agent(id="member", name="Member", role="does things", model=_model(), tools=[value])
 crew = Team(id="crew", name="Crew", model=_model(), members=[_member], tools=[value, act])
+duo = Team(
+    id="duo",
+    name="Duo",
+    model=_model(),
+    members=[Agent(id=name, name=name.title(), role="speaks", model=_model()) for name in ("left", "right")],
+)
 flow = Workflow(id="flow", name="Flow", steps=[Step(name="one", agent=plain), Step(name="two", agent=plain)])
 gated = Workflow(
     id="gated",

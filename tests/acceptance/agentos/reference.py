@@ -13,13 +13,13 @@ def main() -> None:
 
     db = in_memory.InMemoryDb()  # type: ignore[no-untyped-call]
     agents: list[Any] = [made.plain, made.tooled, made.checked, made.guarded]
-    for component in (*agents, made.crew, made.flow, made.gated):
+    for component in (*agents, made.crew, made.duo, made.flow, made.gated):
         component.db = db
     served = AgentOS(
         id="reference",
         name="Turnlog",
         agents=[*agents, made.dbless],
-        teams=[made.crew],
+        teams=[made.crew, made.duo],
         workflows=[made.flow, made.gated],
         telemetry=False,
     )

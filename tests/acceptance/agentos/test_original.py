@@ -1,12 +1,14 @@
 """Side by side with Agno's AgentOS, and driven by Agno's own client: the same objects, the same model."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +17,18 @@ import pytest
 from agno.client import AgentOSClient
 
 from infra.embedded.place import free_port
+from services.gateway.dialects.agentos.fold import ATTEMPT_BASE
 from tests.acceptance.agentos import test_access as access
 from tests.acceptance.agentos import test_streams as streams
-from tests.acceptance.agentos.caller import Caller
+from tests.acceptance.agentos.caller import Caller, Event, events, indices
+from tests.acceptance.agentos.contract.deciding import ACT
 from tests.acceptance.agentos.contract.rules import Comparison, rows
 from tests.acceptance.agentos.contract.seen import Seen
 from tests.acceptance.agentos.contract.story import told
 from tests.acceptance.agentos.definitions import SERVED
+from tests.acceptance.agentos.driving import Drive, sessions_of
 from tests.support import fake_openai
-from tests.support.cluster import Cluster
+from tests.support.cluster import MORTAL, Cluster
 from tests.support.standing import StandingClusters
 from tests.support.waiting import PATIENCE, eventually
 
@@ -62,7 +67,7 @@ def original(model: dict[str, str]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def standing(standing_clusters: StandingClusters, model: dict[str, str], original: str) -> Iterator[Cluster]:
-    with standing_clusters.start(serve=SERVED, settings=model) as running:
+    with standing_clusters.start(gateways=2, serve=SERVED, settings=MORTAL | model) as running:
         yield running
 
 
@@ -109,63 +114,128 @@ async def test_agnos_own_client_drives_an_agent_a_team_and_a_workflow(ours: str)
     client = AgentOSClient(base_url=ours)
     config = await client.aget_config()
     assert {agent.id for agent in config.agents or []} >= {"plain", "tooled"}
-    assert [team.id for team in await client.list_teams()] == ["crew"]
+    assert {team.id for team in await client.list_teams()} == {"crew", "duo"}
     assert {flow.id for flow in await client.list_workflows()} == {"flow", "gated"}
     assert (await client.aget_agent("tooled")).name == "Tooled"
+    for kind, component, asking, message in (
+        ("agent", "plain", "tooled", ACT),
+        ("team", "crew", "crew", ACT),
+        ("workflow", "flow", "gated", "[say: hi]"),
+    ):
+        drive = Drive(client, kind)
+        await drive.runs(component)
+        await drive.asks(asking, message)
+        await drive.is_cancelled(component)
+    await sessions_of(client)
 
-    run = await client.run_agent("plain", message="[say: hello there]", session_id="client")
-    assert (run.content, run.session_id) == ("hello there", "client")
-    streamed = [
-        event async for event in client.run_agent_stream("plain", message="[say: one two]", session_id="client")
-    ]
-    assert [event.event for event in streamed][-1] == "RunCompleted"
-    assert "".join(str(event.content) for event in streamed if event.event == "RunContent") == "one two"
 
-    asked = await client.run_agent("tooled", message='[tool: act {"what": "x"}]', session_id="client-asks")
-    assert asked.is_paused
-    for one in asked.tools or []:
-        one.confirmed = True
-    done = await client.continue_agent_run("tooled", str(asked.run_id), asked.tools or [], session_id="client-asks")
-    assert str(done.content) == "Tool results: did x"
-    assert done.run_id == asked.run_id
+SPEECH = f"[gap=0.1] [say: {' '.join(f'word{number}' for number in range(20))}]"
 
-    slow = await client._apost(
-        "/agents/plain/runs",
-        {"message": "[words=200][gap=0.05]", "background": "true", "stream": "false", "session_id": "client-slow"},
-        as_form=True,
-    )
-    await client.cancel_agent_run("plain", slow["run_id"])
 
-    async def cancelled() -> bool:
-        found = await client.get_session_runs("client-slow")
-        return str(getattr(found[0].status, "value", found[0].status)) == "CANCELLED"
+async def test_teams_and_workflows_cut_after_every_event_and_resumed_at_the_other_gateway(a: Caller, b: Caller) -> None:
+    """Both while they run and from the log."""
+    for kind, component, message in (
+        ("teams", "duo", both("[gap=0.05] [say: so it is said]")),
+        ("workflows", "flow", "[gap=0.05] [words=6]"),
+    ):
+        form: dict[str, Any] = {
+            "message": message,
+            "session_id": f"cut-{component}",
+            "background": "true",
+            "stream": "false",
+        }
+        run = (await a.post(f"/{kind}/{component}/runs", **form)).json()["run_id"]
+        there = (component, run, f"cut-{component}")
+        live = asyncio.create_task(b.resume(*there, None, kind=kind))
 
-    await eventually(cancelled, "the run is cancelled")
+        async def cut(after: int, there: tuple[str, str, str] = there, kind: str = kind) -> list[Event]:
+            first = await a.resume(*there, None, after, kind=kind)
+            return [*first, *await b.resume(*there, first[-1]["event_index"], kind=kind)]
 
-    team = await client.run_team("crew", message="[say: hi team]", session_id="client-team")
-    assert team.content == "hi team"
-    events = [
-        event.event async for event in client.run_team_stream("crew", message="[say: a]", session_id="client-team")
-    ]
-    assert events[0] == "TeamRunStarted"
-    assert events[-1] == "TeamRunCompleted"
-    flow = await client.run_workflow("flow", message="[say: hi]", session_id="client-flow")
-    assert flow.status == "COMPLETED"
-    names = [e.event async for e in client.run_workflow_stream("flow", message="[say: hi]", session_id="client-flow")]
-    assert names[0] == "WorkflowStarted"
-    assert names[-1] == "WorkflowCompleted"
-    gated = await client.run_workflow("gated", message="[say: hi]", session_id="client-gated")
-    requirements = gated.step_requirements or []
-    requirements[0].confirm()
-    finished = await client.continue_workflow_run(
-        "gated", str(gated.run_id), [one.to_dict() for one in requirements], session_id="client-gated"
-    )
-    assert finished.status == "COMPLETED"
+        tries = await asyncio.gather(*(cut(k + 3) for k in range(12)))
+        whole = await live
+        assert indices(whole) == list(range(len(whole)))
+        assert_said(whole)
+        for tried in tries:
+            assert tried == whole
+        await assert_the_same_from_everywhere(a, b, there, kind, whole)
 
-    sessions = await client.get_sessions()
-    assert {row.session_id for row in sessions.data} >= {"client", "client-team", "client-flow"}
-    assert (await client.get_session("client")).session_name == "[say: hello there]"
-    assert len(await client.get_session_runs("client")) == 2
-    renamed = await client.rename_session("client", "Another")
-    assert renamed.session_name == "Another"
-    await client.delete_session("client")
+
+async def test_over_a_pause_and_the_death_of_everything(cluster: Cluster, a: Caller) -> None:
+    """A team and a workflow ask, two members of a team speak at once; every process is killed and started again."""
+    asked = {}
+    for kind, component, message in (("teams", "crew", ACT), ("workflows", "gated", "[say: hi]")):
+        form: dict[str, Any] = {"message": message, "session_id": f"pause-{component}", "background": "true"}
+        asked[kind, component] = events(await a.stream(f"/{kind}/{component}/runs", **form))
+    form = {"message": both(SPEECH), "session_id": "speak", "background": "true", "stream": "false"}
+    run = (await a.post("/teams/duo/runs", **form)).json()["run_id"]
+
+    async def both_speak() -> list[Event] | None:
+        seen: list[Event] = await a.resume("duo", run, "speak", None, 20, kind="teams")
+        return (
+            seen
+            if {event["agent_id"] for event in seen if event["event"] == "RunContent"} == {"left", "right"}
+            else None
+        )
+
+    before = await eventually(both_speak, "both members speak") or []
+    for process in cluster.processes:
+        await process.kill()
+    await cluster.mend()
+    async with (
+        Caller(cluster.gateways[0].url + "/agentos") as first,
+        Caller(cluster.gateways[1].url + "/agentos") as second,
+    ):
+        for (kind, component), seen in asked.items():
+            there = (component, seen[0]["run_id"], f"pause-{component}")
+            whole = seen + events(await second.stream(f"/{kind}/{component}/runs/{there[1]}/continue", **yes(seen)))
+            assert indices(whole) == list(range(len(whole)))
+            assert whole[-1]["event"] in ("TeamRunCompleted", "WorkflowCompleted")
+            assert_said(whole)
+            await assert_the_same_from_everywhere(first, second, there, kind, whole)
+        there = ("duo", run, "speak")
+        rest = await second.resume(*there, before[-1]["event_index"], kind="teams")
+        assert_said(before + rest)
+        assert rest[-1]["event"] == "TeamRunCompleted", rest[-1]
+        whole = await first.resume(*there, None, kind="teams")
+        jumps = [(x, y) for x, y in pairwise(indices(whole)) if y != x + 1]
+        assert [y for _, y in jumps] == [ATTEMPT_BASE], "one gap, where everything died"
+        assert_said(whole)
+        await assert_the_same_from_everywhere(first, second, there, "teams", whole)
+
+
+def both(task: str) -> str:
+    """Two members are told at once."""
+    told = [json.dumps({"member_id": name, "task": task}) for name in ("left", "right")]
+    return " ".join(f"[tool: delegate_task_to_member {one}]" for one in told)
+
+
+def yes(seen: list[Event]) -> dict[str, Any]:
+    """The form that allows what a paused run asks."""
+    last = seen[-1]
+    if last["event"] == "WorkflowPaused":
+        said = [{**one, "confirmed": True} for one in last["step_requirements"]]
+        return {"session_id": last["session_id"], "step_requirements": json.dumps(said)}
+    said = [{**one, "confirmation": True} for one in last["requirements"]]
+    return {"session_id": last["session_id"], "requirements": json.dumps(said)}
+
+
+def assert_said(found: list[Event]) -> None:
+    """Of every run in the stream: its pieces, put together as a client does, are what it says at its end."""
+    texts: dict[str, str] = {}
+    for event in found:
+        name, run = event["event"].removeprefix("Team"), event["run_id"]
+        if name == "RunContinued" and "content" in event:
+            texts[run] = event["content"]
+        elif name == "RunContent":
+            texts[run] = texts.get(run, "") + event["content"]
+        elif name == "RunCompleted":
+            assert texts.get(run, "") == event["content"], run
+
+
+async def assert_the_same_from_everywhere(
+    a: Caller, b: Caller, there: tuple[str, str, str], kind: str, whole: list[Event]
+) -> None:
+    for number, event in enumerate(whole):
+        rest = await (a, b)[number % 2].resume(*there, event["event_index"], kind=kind)
+        assert rest == whole[number + 1 :]

@@ -1,6 +1,7 @@
 """§3: create a run, and what is refused."""
 
 import json
+from typing import Any
 
 from tests.acceptance.agentos.contract.story import Story
 
@@ -50,7 +51,7 @@ async def _gone(s: Story) -> None:
 
 
 async def _uploads(s: Story) -> None:
-    form = {"message": "[say: read]", "stream": "false", "session_id": "files"}
+    form: dict[str, Any] = {"message": "[say: read]", "stream": "false", "session_id": "files"}
     for label, name, kind in (
         ("a document", "a.txt", "text/plain"),
         ("a picture", "a.png", "image/png"),
@@ -67,8 +68,13 @@ async def _uploads(s: Story) -> None:
 
 
 async def _further_fields(s: Story) -> None:
-    said = {"message": "[say: x]", "stream": "false"}
-    more = {"session_state": '{"a": 1}', "dependencies": '{"b": 2}', "metadata": '{"c": 3}', "bogus": "1"}
+    said: dict[str, Any] = {"message": "[say: x]", "stream": "false"}
+    more: dict[str, Any] = {
+        "session_state": '{"a": 1}',
+        "dependencies": '{"b": 2}',
+        "metadata": '{"c": 3}',
+        "bogus": "1",
+    }
     run = await s.post("further fields", RUNS, session_id="more", **said, **more)
     s.fact("metadata comes back", run.get("metadata"))
     s.fact("so does the state", run.get("session_state"))
