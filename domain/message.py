@@ -116,8 +116,12 @@ class TurnMessages:
             return
         before = {entry.item_id: entry.part for entry in message.items}
         part = before.get(done.continues or "", done.item_id)
+        entry = MessageItem(done.item_id, part, len(text), done.partial)
+        if done.item_id not in before and _append(message, entry, text):
+            self._touch(message, event)
+            return
         texts = _texts(message)
-        message.items = [*message.items, MessageItem(done.item_id, part, len(text), done.partial)]
+        message.items = [*message.items, entry]
         _rebuild(message, {**texts, done.item_id: text})
         self._touch(message, event)
 
@@ -135,15 +139,37 @@ class TurnMessages:
             self._touch(message, event)
 
 
+def _append(message: Message, entry: MessageItem, text: str) -> bool:
+    """Put an item at the end, where it goes on with the last part or begins one: nothing that is there already is taken
+    apart. False where it belongs elsewhere."""
+    if entry.part == entry.item_id:
+        message.parts = [*message.parts, TextPart(text)]
+    elif entry.part == _parts(message)[-1] and isinstance(last := message.parts[-1], TextPart):
+        message.parts = [*message.parts[:-1], TextPart(last.text + text)]
+    else:
+        return False
+    message.items = [*message.items, entry]
+    if entry.partial:
+        message.status = "partial"
+    return True
+
+
+def _parts(message: Message) -> list[str]:
+    """What began each part, in their order."""
+    return list(dict.fromkeys(entry.part for entry in message.items))
+
+
 def _texts(message: Message) -> dict[str, str]:
     """Item id -> its text, cut out of the parts again."""
     whole: dict[str, str] = {}
-    for part_id, part in zip(dict.fromkeys(entry.part for entry in message.items), message.parts, strict=True):
+    for part_id, part in zip(_parts(message), message.parts, strict=True):
         whole[part_id] = part.text if isinstance(part, TextPart) else ""
     found: dict[str, str] = {}
+    begins = dict.fromkeys(whole, 0)
     for entry in message.items:
-        found[entry.item_id] = whole[entry.part][: entry.length]
-        whole[entry.part] = whole[entry.part][entry.length :]
+        end = begins[entry.part] + entry.length
+        found[entry.item_id] = whole[entry.part][begins[entry.part] : end]
+        begins[entry.part] = end
     return found
 
 

@@ -25,6 +25,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     item_bytes: int = 256 * 1024
     """Encoded JSON of one stored item's text and cuts; what is longer goes on in an item of its own."""
 
+    message_characters: int = 1024 * 1024
+    """Text of one message; what is longer goes on in a message of its own, since a message is read and written as a
+    whole with each of its items."""
+
     step_bytes: int = 16 * 1024
     event_bytes: int = 480 * 1024
     """Public payload of any event, below the store's 512 KiB, so that what is drafted is never refused."""

@@ -4,6 +4,7 @@ It is pure: no I/O but the `publish` it is given, no clock but the `now` it is t
 order in which things are shown or drafted, so that the numbers of an attempt are dense and ascend in the log."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -26,6 +27,17 @@ from services.worker.executor.values import encoded_size, plain
 
 _DRAFT_BYTES = 400
 """Counted for each draft beside its text: keys, ids, numbers."""
+
+_MESSAGE_ITEMS = 200
+"""Items of one message: the room of a message is used up by so many, however short."""
+
+
+@dataclass(slots=True)
+class _Message:
+    """What somebody is saying: text that begins now belongs to it while there is room."""
+
+    message_id: str
+    room: int
 
 
 class Recorder:
@@ -61,7 +73,7 @@ class Recorder:
         self._new_id = new_id
         self._bounds = bounds
         self._drafts: list[Draft] = []
-        self._messages: dict[str | None, str] = {}
+        self._messages: dict[str | None, _Message] = {}
         self._running: dict[str, frames.ToolStarted] = {}
         self._results = ToolResults(attempt, bounds)
         self._progress = Progress(attempt, self._replace, bounds.delta_seconds)
@@ -206,14 +218,23 @@ class Recorder:
         self._drafts.append(Draft(event, self._turn_id, private))
         if isinstance(event, item.ItemCompleted) and event.kind == "text" and event.scope is None and event.text:
             self.said.append(event.text)
+        if isinstance(event, item.ItemCompleted) and event.kind == "text":
+            self._grow(event)
         text = getattr(event, "text", None) or getattr(event, "output", None) or ""
         self.pending_bytes += _DRAFT_BYTES + len(text) + len(private or b"")
 
     def _message_of(self, scope: Scope | None) -> str:
         speaker = _speaker(scope)
-        if speaker not in self._messages:
-            self._messages[speaker] = self._new_id()
-        return self._messages[speaker]
+        message = self._messages.get(speaker)
+        if message is None or message.room <= 0:
+            message = self._messages[speaker] = _Message(self._new_id(), self._bounds.message_characters)
+        return message.message_id
+
+    def _grow(self, event: item.ItemCompleted) -> None:
+        message = self._messages.get(_speaker(event.scope))
+        if message is not None and message.message_id == event.message_id:
+            least = self._bounds.message_characters // _MESSAGE_ITEMS
+            message.room -= max(len(event.text or ""), least)
 
     def _call(self, frame: frames.ToolCalled) -> None:
         arguments = plain(frame.arguments, f"the arguments of {frame.name}")

@@ -262,3 +262,22 @@ def test_what_is_open_is_rolled_up_again_when_the_broker_lost_it() -> None:
     desk.take(frames.ItemEnded(item_id="silent"))
     desk.recorder.roll_up_again()
     assert len(desk.live) == shown + 1
+
+
+def test_a_message_is_bounded_and_what_is_longer_goes_on_in_the_next() -> None:
+    """A message is read and written as a whole with each of its items: one of 20 MiB would take the square of that."""
+    desk = Desk()
+    desk.take(frames.ItemStarted(item_id="long", kind="text"), frames.ItemDelta(item_id="long", text="x" * 5 * 2**20))
+    desk.take(frames.ItemEnded(item_id="long"))
+    for number in range(450):
+        name = f"short-{number}"
+        desk.take(frames.ItemStarted(item_id=name, kind="text"), frames.ItemDelta(item_id=name, text="."))
+        desk.take(frames.ItemEnded(item_id=name))
+    said: dict[str, list[str]] = {}
+    for event in desk.events:
+        said.setdefault(event.message_id, []).append(event.text)  # type: ignore[attr-defined]
+    assert sum(len(text) for texts in said.values() for text in texts) == 5 * 2**20 + 450
+    assert all(sum(map(len, texts)) <= (1 + 1 / 4) * 2**20 for texts in said.values())
+    assert all(len(texts) <= 201 for texts in said.values())
+    assert len(said) == 7
+    assert [event.message_id for event in desk.events] == [name for name, texts in said.items() for _ in texts]  # type: ignore[attr-defined]
