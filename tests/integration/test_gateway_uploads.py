@@ -17,7 +17,7 @@ from infra.postgres.blobs import PostgresBlobs
 from infra.postgres.pool import create_pool
 from services.gateway.dialects.agentos.posted import UploadLimits
 from tests.support.databases import Databases
-from tests.support.gateways import AGENT, HttpStand, http_stand
+from tests.support.gateways import AGENT, HttpStand, http_stand, user_token
 
 RUNS = f"/agentos/agents/{AGENT}/runs"
 LIMITS = {"attachment_bytes": 600_000, "attachments": 4, "attachments_bytes": 1_000_000, "input_bytes": 20_000}
@@ -127,8 +127,8 @@ async def test_a_body_over_the_limit_is_refused_while_it_arrives(stand: HttpStan
     host, port = stand.gateways[0].removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     head = (
-        f"POST {RUNS} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n"
-        "Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+        f"POST {RUNS} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {user_token()}\r\n"
+        "Transfer-Encoding: chunked\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n"
     )
     first = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n'
     writer.write(head.encode() + b"%x\r\n%b\r\n" % (len(first), first))
@@ -180,3 +180,25 @@ async def test_a_file_goes_with_the_last_session_that_names_it(stand: HttpStand,
     # The same file again, after it was gone.
     assert (await post(stand, [("a.txt", b"shared", "text/plain")], session_id="u")).status_code == 202
     assert await admin.fetchval("SELECT count(*) FROM blobs") == 1
+
+
+async def test_an_erase_beside_uploads_of_the_same_file_takes_it_from_nobody(stand: HttpStand, admin: Any) -> None:
+    """Whoever comes first: every accepted turn has its file, and no turn is refused for another session's erase."""
+    for number in range(8):
+        content = b"round %d" % number
+        first = f"first{number}"
+        assert (await post(stand, [("a.txt", content, "text/plain")], session_id=first)).status_code == 202
+        session = SessionId((await stand.client().json("GET", f"/v1/sessions/{first}"))["session_id"])
+        await stand.finish(await stand.claim(session))
+        erase = EraseSession(session_id=session, key=CommandKey("erase"), by="ann")
+        _, *answers = await asyncio.gather(
+            stand.pipeline.execute(erase),
+            *(
+                post(stand, [("a.txt", content, "text/plain")], gateway=n % 2, session_id=f"other{number}{n}")
+                for n in range(3)
+            ),
+        )
+        assert [answer.status_code for answer in answers] == [202] * 3, [answer.text for answer in answers]
+        name = bytes.fromhex(part("", "", content)["blob"])
+        assert await admin.fetchval("SELECT count(*) FROM blob_references WHERE sha256 = $1", name) == 3
+        assert await admin.fetchval("SELECT count(*) FROM blob_chunks WHERE sha256 = $1", name) == 1
