@@ -20,6 +20,9 @@ _KINDS: dict[str, type[RSAKey] | type[ECKey]] = {"RSA": RSAKey, "EC": ECKey}
 _ALGORITHM = {"RSA": "RS256", "EC": "ES256"}
 _LOOK_SECONDS = 1.0
 _MIN_RSA_BITS = 2048
+# A token that names no key is tried with each: nobody has more who means it.
+_MOST_KEYS = 64
+_MOST_BYTES = 1024 * 1024
 
 
 class JwksFile:
@@ -31,7 +34,7 @@ class JwksFile:
         self._path = path
         self._monotonic = monotonic
         self._stamp = _stamp(path)
-        self._keys = read_jwks(path.read_bytes())
+        self._keys = read_jwks(_read(path))
         self._looked = monotonic()
 
     def keys(self, algorithm: str, kid: str | None) -> list[AnyKey]:
@@ -49,7 +52,7 @@ class JwksFile:
             if stamp == self._stamp:
                 return
             self._stamp = stamp
-            self._keys = read_jwks(self._path.read_bytes())
+            self._keys = read_jwks(_read(self._path))
         except (OSError, ValueError) as error:
             log.warning("jwks_not_read", error=type(error).__name__)
         else:
@@ -64,6 +67,8 @@ def read_jwks(content: bytes) -> list[tuple[str, str | None, AnyKey]]:
         found = [one for one in map(_key, said) if one is not None]
     except (KeyError, TypeError, AttributeError, JoseError) as error:
         raise ValueError("not a JWKS") from error
+    if len(found) > _MOST_KEYS:
+        raise ValueError(f"more than {_MOST_KEYS} keys")
     if not found:
         raise ValueError("no RSA or P-256 key for signatures")
     return found
@@ -84,6 +89,14 @@ def _key(said: dict[str, str]) -> tuple[str, str | None, AnyKey] | None:
     if isinstance(key, RSAKey) and key.public_key.key_size < _MIN_RSA_BITS:
         return None
     return algorithm, said.get("kid"), key
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError("no JWKS: too large a file")
+    return content
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:

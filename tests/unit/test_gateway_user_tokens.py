@@ -157,6 +157,49 @@ def test_rs256_and_es256_with_the_keys_of_a_file(tmp_path: Path) -> None:
             users.read(token)
 
 
+def test_what_a_token_says_of_its_own_key_is_not_heard(tmp_path: Path) -> None:
+    """A key, an address or a certificate in the header, a kid that is a path or a query, `crit`, a key of the other
+    kind, the public key as the shared secret, several algorithms in one header."""
+    path = _written(tmp_path / "jwks.json", _public(RSA, kid="r"), _public(EC, kid="e"))
+    users = UserTokens(Jwt(secret=SecretStr(SECRET), jwks_file=path), ManualClock(NOW * 1_000_000))
+    body = json.dumps(GOOD).encode()
+    users.read(_raw({"alg": "HS256", "kid": "r"}, body))
+    secrets = (
+        RSA.as_pem(private=False),
+        RSA.as_der(private=False),
+        json.dumps(_public(RSA, kid="r")).encode(),
+        json.dumps({"keys": [_public(RSA, kid="r")]}).encode(),
+        path.read_bytes(),
+        EC.as_pem(private=False),
+        b"",
+    )
+    forged = [_raw({"alg": "HS256", "kid": kid}, body, key) for key in secrets for kid in ("r", "e", "../jwks.json")]
+    forged += [
+        _by(OTHER_RSA, "RS256", kid="r", jwk=_public(OTHER_RSA)),
+        _by(OTHER_RSA, "RS256", jwk=_public(OTHER_RSA, kid="r"), x5c=["MII"]),
+        _by(OTHER_RSA, "RS256", kid="r", jku="https://evil.example/jwks.json", x5u="https://evil.example/"),
+        *(_by(OTHER_RSA, "RS256", kid=kid) for kid in ("", "/dev/null", "r' OR '1'='1", "r\x00", "R")),
+        _raw({"alg": "ES256", "kid": "r"}, body),
+        _raw({"alg": "RS256", "kid": "e"}, body),
+        _raw({"alg": "HS256", "crit": ["kid"], "kid": "r"}, body, b"x"),
+        _raw({"alg": "hs256"}, body),
+        _raw({"alg": "HS256 "}, body),
+        _raw({"alg": "HS384"}, body),
+        _raw({"alg": "HS256", "zip": "DEF", "enc": "A128GCM"}, body, b"x"),
+    ]
+    header, claims, signature = _by(RSA, "RS256", kid="r").split(".")
+    none = base64.urlsafe_b64encode(b'{"alg":"RS256","alg":"none"}').rstrip(b"=").decode()
+    forged += [
+        f"{none}.{claims}.",
+        f"{none}.{claims}.{signature}",
+        f"{header}.{claims}.AAAA",
+        f"{header}.{claims}.{'A' * 342}",
+    ]
+    for token in forged:
+        with pytest.raises(Unauthenticated):
+            users.read(token)
+
+
 def test_a_files_keys_are_used_for_what_they_are_meant_for_only(tmp_path: Path) -> None:
     path = tmp_path / "jwks.json"
     for keys in (
@@ -167,6 +210,8 @@ def test_a_files_keys_are_used_for_what_they_are_meant_for_only(tmp_path: Path) 
         [_public(SMALL_RSA)],
         [{"kty": "oct", "k": "c2VjcmV0"}],
         [{"kty": "RSA", "n": "x"}],
+        [_public(EC, kid=str(number)) for number in range(65)],
+        [_public(EC, note="x" * 1024 * 1024)],
     ):
         with pytest.raises(ValueError, match=r"key|JWKS"):
             UserTokens(Jwt(jwks_file=_written(path, *keys)), ManualClock())
