@@ -5,10 +5,12 @@ the file `go`."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 from agno.agent import Agent
 from agno.db.in_memory import InMemoryDb
+from agno.eval import AgentAsJudgeEval
 from agno.exceptions import CheckTrigger, InputCheckError
 from agno.models.openai import OpenAIChat
 from agno.run import RunContext
@@ -20,7 +22,7 @@ from agno.workflow import HumanReview, Step, StepInput, StepOutput, Workflow
 from tests.support.lifecycle_agents import note, until_exists
 from turnlog import idempotent
 
-AGENTS = ("plain", "keeper", "pair", "choir", "line", "sure", "careful")
+AGENTS = ("plain", "keeper", "pair", "choir", "line", "sure", "careful", "walkers", "judged")
 
 STARTED = """
 SELECT count(*) FROM events AS s
@@ -113,6 +115,33 @@ def _member(name: str) -> Agent:
 pair = Team(id="pair", name="Pair", model=model(), members=[_member("left"), _member("right")])
 choir = Team(
     id="choir", name="Choir", model=model(), members=[_member("high"), _member("low")], mode=TeamMode.broadcast
+)
+
+
+@tool(name="get_city_fact")
+@idempotent
+async def seek(city: str) -> str:
+    """A fact that must be looked for there."""
+    return await visit(city)
+
+
+def _walker(name: str) -> Agent:
+    return Agent(id=name, name=name.title(), role="Visits cities", model=model(), tools=[seek])
+
+
+walkers = Team(
+    id="walkers", name="Walkers", model=model(), members=[_walker("ann"), _walker("bob")], mode=TeamMode.broadcast
+)
+
+
+def _judge(name: str, **options: Any) -> AgentAsJudgeEval:
+    return AgentAsJudgeEval(
+        name=name, criteria="Be kind.", scoring_strategy="numeric", model=model(), telemetry=False, **options
+    )
+
+
+judged = Agent(
+    id="judged", name="Judged", model=model(), post_hooks=[_judge("at_once"), _judge("later", run_in_background=True)]
 )
 
 

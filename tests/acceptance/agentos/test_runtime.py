@@ -1,13 +1,17 @@
 """Agno agents, teams and workflows on real workers, PostgreSQL and NATS, with a model of the OpenAI wire."""
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from http.server import ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from services.gateway.dialects.agentos.fold import ATTEMPT_BASE
+from tests.acceptance.agentos.caller import Caller, events, indices
 from tests.support import agno_agents, fake_openai
 from tests.support.client import Client
 from tests.support.cluster import MORTAL, Cluster
@@ -57,7 +61,7 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def standing(standing_clusters: StandingClusters, provider: Provider, notes: Path) -> Iterator[Cluster]:
     own = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": provider.url, "AGNO_NOTES": str(notes)}
-    with standing_clusters.start(workers=2, serve=agno_agents.SERVED, settings=MORTAL | own) as running:
+    with standing_clusters.start(workers=2, projectors=1, serve=agno_agents.SERVED, settings=MORTAL | own) as running:
         (notes / "dsn").write_text(running.dsn())
         yield running
 
@@ -297,6 +301,64 @@ async def test_a_killed_worker_inside_a_workflow(cluster: Cluster, notes: Path, 
     events = await client.events(sure)
     assert names(events).count("StepStarted") == 2
     assert await cluster.check(all_terminal=False) == []
+
+
+async def test_a_killed_worker_between_members_that_run_side_by_side(cluster: Cluster, notes: Path) -> None:
+    """Its stream goes on at another gateway: no index twice, one gap, and the content is what the end says."""
+    client = cluster.client()
+    before = len(lines(notes, "visits"))
+    path = "/teams/walkers/runs"
+    prompt = '[tool: delegate_task_to_members {"task": "get_city_fact for Kyoto"}]'
+    async with Caller(cluster.gateways[0].url + "/agentos") as caller:
+        begun = await caller.post(path, message=prompt, session_id="walk", stream="false", background="true")
+        run = begun.json()["run_id"]
+        live = asyncio.create_task(caller.stream(f"{path}/{run}/resume", session_id="walk"))
+        await eventually(lambda: _noted(notes, "visits", before + 2), "both members are on their way")
+        owner = (await cluster.fetch("SELECT turn_id::text AS turn FROM claims"))[0]["turn"]
+        await (await owner_of(cluster, owner)).kill()
+        await eventually(lambda: _noted(notes, "visits", before + 4), "both go again")
+        (notes / "go").touch()
+        whole = events(await live)
+        replayed = events(await caller.stream(f"{path}/{run}/resume", session_id="walk"))
+    assert [y for x, y in pairwise(indices(whole)) if y != x + 1] == [ATTEMPT_BASE]
+    assert whole[-1]["event"] == "TeamRunCompleted"
+    text = ""
+    for event in whole:
+        if event["run_id"] == run and event["event"] in ("TeamRunContent", "TeamRunContinued"):
+            text = event["content"] if event["event"] == "TeamRunContinued" else text + event["content"]
+    assert text == whole[-1]["content"] == replayed[-1]["content"]
+    assert indices(replayed) == [index for index in indices(whole) if index in set(indices(replayed))]
+    started = [event["agent_id"] for event in whole if event["event"] == "ToolCallStarted"]
+    assert sorted(set(started)) == ["ann", "bob"]
+    assert await cluster.check(all_terminal=False) == []
+    await client.close()
+
+
+async def test_what_judges_find_is_listed(cluster: Cluster) -> None:
+    """One of them before the run ends, one as a job."""
+    async with Caller(cluster.gateways[0].url + "/agentos") as caller:
+        form: dict[str, Any] = {
+            "message": "[say: kind words]",
+            "session_id": "judged",
+            "stream": "false",
+        }
+        answer = await caller.post("/agents/judged/runs", **form)
+        run = answer.json()
+        assert run["status"] == "COMPLETED", run
+
+        async def both() -> Any:
+            found = (await caller.get("/eval-runs")).json()["data"]
+            return found if len(found) == 2 and all(one["eval_data"].get("results") for one in found) else None
+
+        found = {one["name"]: one for one in await eventually(both, "both have judged")}
+        one = (await caller.get(f"/eval-runs/{found['later']['id']}")).json()
+    assert set(found) == {"at_once", "later"}
+    for shown in (*found.values(), one):
+        (result,) = shown["eval_data"]["results"]
+        assert result["output"] == run["content"] == "kind words"
+        assert isinstance(result["score"], int)
+        assert shown["eval_data"]["avg_score"] == result["score"]
+        assert shown["agent_id"] == "judged"
 
 
 async def test_an_interrupt_ends_a_run_within_a_second_and_keeps_what_was_said(cluster: Cluster) -> None:

@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from domain import commands
 from domain.ids import CommandKey, TurnId
@@ -14,6 +17,7 @@ from services.paths import UnloadableObject
 from services.worker.agents import load_agents
 from services.worker.hooks.hook import DoubleHook, Hooks, resolved
 from services.worker.runtimes.callable import CallableRuntime
+from services.worker.runtimes.pydantic_ai import PydanticAIRuntime
 from tests.support.execution import Bench
 from turnlog import HookRun, Pause, Refused, Requirement, evaluation, guardrail, hook, hooked, verify_webhook, webhook
 
@@ -248,3 +252,21 @@ async def test_a_pause_that_meets_a_stored_interrupt_is_an_end_that_hooks_follow
     turn = await made.turn("hi")
     assert made.store.types(turn)[-2:] == ["turn.interrupted", "hook.scheduled"]
     assert made.told == ["every"]
+
+
+async def test_hooks_around_a_pydantic_ai_agent() -> None:
+    """A model that answers what it was asked: the rewritten input reaches it, and the evaluation sees what it said."""
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        (asked,) = [part for part in messages[-1].parts if isinstance(part, UserPromptPart)]
+        yield f"you said {asked.content}"
+
+    agent = Agent(FunctionModel(stream_function=answer))
+    hooks = resolved(hooked(agent, pre=[louder, no_secrets], post=[judge, hook(name="later", background=True)(note)]))
+    made = Bench(PydanticAIRuntime(agent), hooks=hooks)
+    turn = await made.turn("hi")
+    assert made.store.data(turn, "turn.completed")[0].output == "you said hi!"
+    assert made.store.data(turn, "hook.completed")[0].result == {"length": len("you said hi!")}
+    assert made.told == ["later"]
+    refused = await made.turn("a secret")
+    assert made.store.data(refused, "turn.failed")[0].error.code == "input_refused"
