@@ -6,14 +6,22 @@ import pytest
 
 from tests.acceptance.agentos.caller import Caller
 from tests.acceptance.agentos.served import SERVED
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, Clusters, SharedNats
+from tests.support.nursery import Nursery
+from tests.support.servers import SharedPostgres
 from tests.support.standing import StandingClusters
 
 
-@pytest.fixture(scope="module")
-def standing(standing_clusters: StandingClusters) -> Iterator[Cluster]:
-    """Two gateways, two workers."""
-    with standing_clusters.start(gateways=2, workers=2, serve=SERVED) as running:
+@pytest.fixture(scope="package")
+def standing(
+    shared_postgres: SharedPostgres, shared_broker: SharedNats, nursery: Nursery, pytestconfig: pytest.Config
+) -> Iterator[Cluster]:
+    """Two gateways, two workers, for all modules of this folder that want no other one. A lease is short enough to wait
+    for, and long enough for a busy machine."""
+    version = str(pytestconfig.getoption("--pg")).split(",")[0]
+    standing_clusters = StandingClusters(Clusters(shared_postgres, shared_broker, nursery), version)
+    lease = {"TURNLOG_TURN_LEASE_SECONDS": "4", "TURNLOG_TURN_HEARTBEAT_SECONDS": "0.5"}
+    with standing_clusters.start(gateways=2, workers=2, serve=SERVED, settings=lease) as running:
         yield running
 
 

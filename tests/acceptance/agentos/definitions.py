@@ -1,5 +1,6 @@
 """Agno objects that both servers serve: the original, and ours. Steered by markers in the message (fake_openai)."""
 
+import asyncio
 from typing import Any
 
 from agno.agent import Agent
@@ -7,11 +8,11 @@ from agno.exceptions import InputCheckError
 from agno.models.openai import OpenAIChat
 from agno.team import Team
 from agno.tools import tool
-from agno.workflow import HumanReview, Step, Workflow
+from agno.workflow import HumanReview, Step, StepOutput, Workflow
 
 SERVED = [
     f"{name}=tests.acceptance.agentos.definitions:{name}"
-    for name in ("plain", "tooled", "checked", "guarded", "dbless", "crew", "duo", "flow", "gated")
+    for name in ("plain", "tooled", "checked", "guarded", "dbless", "crew", "duo", "flow", "gated", "halting")
 ]
 
 
@@ -81,4 +82,15 @@ gated = Workflow(
             human_review=HumanReview(requires_confirmation=True, confirmation_message="go on?"),
         ),
     ],
+)
+
+
+async def wait(step_input: Any) -> StepOutput:
+    """Until somebody cancels the run."""
+    await asyncio.sleep(120)
+    return StepOutput(content="waited")
+
+
+halting = Workflow(
+    id="halting", name="Halting", steps=[Step(name="one", agent=plain), Step(name="wait", executor=wait)]
 )

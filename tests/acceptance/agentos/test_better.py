@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED
 
-from tests.acceptance.agentos.caller import Caller, events, names
+from tests.acceptance.agentos.caller import Caller, events, names, said
 from tests.support.cluster import Cluster
 from tests.support.lifecycle_agents import lines
 from tests.unit.worker.test_unpack_archives import zipped
@@ -26,10 +26,22 @@ def decided(run: Any, confirmed: bool = True) -> str:
     return json.dumps([{**tool, "confirmed": confirmed} for tool in run["tools"]])
 
 
-async def test_a_run_survives_every_process_and_can_be_cancelled_and_read_from_any_gateway(
-    cluster: Cluster, a: Caller, b: Caller
-) -> None:
-    """Weaknesses 1, 2, 3, 10: the cancel's answer tells the state."""
+async def test_a_run_survives_kill_9_of_any_process(cluster: Cluster, a: Caller, tmp_path: Path) -> None:
+    """Weaknesses 1, 9: all of them, one after the other, in one run."""
+    run = await a.begin("hold", str(tmp_path / "go"), "survives")
+    await a.until("hold", run, "survives", "RUNNING")
+    for process in cluster.processes:
+        await process.restart()
+    await cluster.ready()
+    (tmp_path / "go").touch()
+    async with Caller(cluster.gateways[1].url + "/agentos") as fresh:
+        found = await fresh.until("hold", run, "survives", "COMPLETED", "ERROR", "CANCELLED")
+        assert (found["status"], found["content"]) == ("COMPLETED", "holding done")
+        assert said(await fresh.resume("hold", run, "survives", None)) == "holding done"
+
+
+async def test_cancel_from_any_replica_tells_the_state(a: Caller, b: Caller) -> None:
+    """Weaknesses 2, 3, 10; what was said is kept."""
     run = await a.begin("slow", "400 0.05", "cancel")
     await a.until("slow", run, "cancel", "RUNNING")
     answer = await b.post(f"/agents/slow/runs/{run}/cancel")
@@ -185,9 +197,7 @@ async def test_a_key_is_one_run_whoever_sends_it_and_however_often(a: Caller, b:
         assert other.status_code == 409
 
 
-async def test_a_run_behind_a_paused_one_says_so_and_failures_do_not_hold_up_the_next(
-    a: Caller, b: Caller, tmp_path: Path
-) -> None:
+async def test_a_run_behind_a_paused_one_is_queued_and_says_so(a: Caller, b: Caller, tmp_path: Path) -> None:
     first = await paused(a, "asker", tmp_path, "behind")
     (tmp_path / "go").touch()
     answer = await b.post("/agents/asker/runs", message=str(tmp_path), session_id="behind", stream="false")
@@ -197,7 +207,9 @@ async def test_a_run_behind_a_paused_one_says_so_and_failures_do_not_hold_up_the
     await a.post(f"/agents/asker/runs/{first['run_id']}/cancel", session_id="behind")
     await a.until("asker", answer.json()["run_id"], "behind", "PAUSED")
 
-    # Each failure pauses the queue before those that wait; whoever reads one of these opens it.
+
+async def test_a_failed_run_that_goes_on_is_a_new_run_and_holds_up_nobody(a: Caller, b: Caller) -> None:
+    """Each failure pauses the queue before those that wait; whoever reads one of these opens it."""
     bad = [await a.begin("failing", "x", "bad") for _ in range(4)]
     await a.until("failing", bad[-1], "bad", "ERROR")
     third = await b.run("failing", "y", "bad")
@@ -206,6 +218,20 @@ async def test_a_run_behind_a_paused_one_says_so_and_failures_do_not_hold_up_the
     again = await a.post(f"/agents/failing/runs/{bad[0]}/continue", session_id="bad", stream="false")
     assert again.json()["forked_from_run_id"] == bad[0]
     assert again.json()["status"] == "COMPLETED"
+
+
+async def test_a_create_resumes_a_queue_that_an_interrupt_has_paused(cluster: Cluster, a: Caller, b: Caller) -> None:
+    """The interrupt of the native API stops the queue; AgentOS's callers know of none."""
+    first = await a.begin("slow", "400 0.05", "stopped")
+    await a.until("slow", first, "stopped", "RUNNING")
+    waiting = await a.begin("slow", "1 0", "stopped")
+    await cluster.client().json("POST", f"/v1/sessions/stopped/turns/{first}/interrupt", status=202)
+    await a.until("slow", first, "stopped", "CANCELLED")
+    types = [event["type"] for event in await cluster.client().events("stopped")]
+    assert types[-1] == "session.queue_paused"
+    done = await b.run("slow", "1 0", "stopped")
+    assert done["status"] == "COMPLETED"
+    assert (await b.poll("slow", waiting, "stopped"))["status"] == "COMPLETED", "in order"
 
 
 async def test_sessions_have_names_and_deleted_ones_do_not_come_back(a: Caller, b: Caller) -> None:

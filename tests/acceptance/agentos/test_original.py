@@ -29,6 +29,7 @@ from tests.acceptance.agentos.definitions import SERVED
 from tests.acceptance.agentos.driving import Drive, sessions_of
 from tests.support import fake_openai
 from tests.support.cluster import MORTAL, Cluster
+from tests.support.sse import SseParser
 from tests.support.standing import StandingClusters
 from tests.support.waiting import PATIENCE, eventually
 
@@ -115,7 +116,7 @@ async def test_agnos_own_client_drives_an_agent_a_team_and_a_workflow(ours: str)
     config = await client.aget_config()
     assert {agent.id for agent in config.agents or []} >= {"plain", "tooled"}
     assert {team.id for team in await client.list_teams()} == {"crew", "duo"}
-    assert {flow.id for flow in await client.list_workflows()} == {"flow", "gated"}
+    assert {flow.id for flow in await client.list_workflows()} == {"flow", "gated", "halting"}
     assert (await client.aget_agent("tooled")).name == "Tooled"
     for kind, component, asking, message in (
         ("agent", "plain", "tooled", ACT),
@@ -159,6 +160,26 @@ async def test_teams_and_workflows_cut_after_every_event_and_resumed_at_the_othe
         for tried in tries:
             assert tried == whole
         await assert_the_same_from_everywhere(a, b, there, kind, whole)
+
+
+async def test_a_cancelled_workflow_keeps_its_step_results(a: Caller, b: Caller) -> None:
+    """And its stream ends with the pair."""
+    runs, session = "/workflows/halting/runs", "halted"
+    content = b""
+    async with a.http.stream("POST", runs, data={"message": "[say: hi]", "session_id": session}) as answer:
+        async for chunk in answer.aiter_bytes():
+            content += chunk
+            found = SseParser().feed(content)
+            if [frame.event for frame in found].count("StepStarted") == 2 and b"WorkflowCancelled" not in content:
+                run = json.loads(found[0].data)["run_id"]
+                assert (await b.post(f"{runs}/{run}/cancel")).status_code == 200
+    seen = events(SseParser().feed(content))
+    assert [event["event"] for event in seen[-2:]] == ["WorkflowCancelled", "WorkflowCompleted"]
+    run = (await b.get(f"{runs}/{seen[0]['run_id']}", session_id=session)).json()
+    assert run["status"] == "CANCELLED"
+    for kept in (run["step_results"], seen[-1]["step_results"]):
+        assert [(step["step_name"], step["content"]) for step in kept] == [("one", "hi")]
+    assert_said(seen)
 
 
 async def test_over_a_pause_and_the_death_of_everything(cluster: Cluster, a: Caller) -> None:
@@ -225,6 +246,7 @@ def assert_said(found: list[Event]) -> None:
     texts: dict[str, str] = {}
     for event in found:
         name, run = event["event"].removeprefix("Team"), event["run_id"]
+        assert ("status" in event) == (name == "WorkflowPaused")
         if name == "RunContinued" and "content" in event:
             texts[run] = event["content"]
         elif name == "RunContent":
