@@ -191,13 +191,14 @@ async def test_an_erase_beside_uploads_of_the_same_file_takes_it_from_nobody(sta
         session = SessionId((await stand.client().json("GET", f"/v1/sessions/{first}"))["session_id"])
         await stand.finish(await stand.claim(session))
         erase = EraseSession(session_id=session, key=CommandKey("erase"), by="ann")
-        _, *answers = await asyncio.gather(
-            stand.pipeline.execute(erase),
+        erasing = asyncio.create_task(stand.pipeline.execute(erase))
+        answers = await asyncio.gather(
             *(
                 post(stand, [("a.txt", content, "text/plain")], gateway=n % 2, session_id=f"other{number}{n}")
                 for n in range(3)
-            ),
+            )
         )
+        await erasing
         assert [answer.status_code for answer in answers] == [202] * 3, [answer.text for answer in answers]
         name = bytes.fromhex(part("", "", content)["blob"])
         assert await admin.fetchval("SELECT count(*) FROM blob_references WHERE sha256 = $1", name) == 3
