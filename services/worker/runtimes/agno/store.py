@@ -1,7 +1,7 @@
 """The store that an Agno component finds in place of its own: in memory, filled from the turn's private state, gone
 with the execution."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from agno.db.in_memory import InMemoryDb
@@ -22,6 +22,11 @@ Kind = Literal["agent", "team", "workflow"]
 
 OUTPUTS: dict[str, Any] = {"agent": RunOutput, "team": TeamRunOutput, "workflow": WorkflowRunOutput}
 _SESSIONS: dict[str, Any] = {"agent": AgentSession, "team": TeamSession, "workflow": WorkflowSession}
+_INPUTS: dict[str, Callable[[str], Any]] = {
+    "agent": lambda text: RunInput(input_content=text),
+    "team": lambda text: TeamRunInput(input_content=text),
+    "workflow": str,
+}
 _CARRIED = ("session_data", "metadata", "summary")
 """Fields of a session that go on from turn to turn; what else it holds is made anew."""
 
@@ -108,25 +113,8 @@ def _own_run(
 
 def new_run(kind: Kind, component: Any, session_id: str, run_id: str, text: str) -> Any:
     """A run with nothing in it but who it is of."""
-    if kind == "agent":
-        return RunOutput(
-            run_id=run_id,
-            agent_id=component.id,
-            agent_name=component.name,
-            session_id=session_id,
-            input=RunInput(input_content=text),
-        )
-    if kind == "team":
-        return TeamRunOutput(
-            run_id=run_id,
-            team_id=component.id,
-            team_name=component.name,
-            session_id=session_id,
-            input=TeamRunInput(input_content=text),
-        )
-    return WorkflowRunOutput(
-        run_id=run_id, workflow_id=component.id, workflow_name=component.name, session_id=session_id, input=text
-    )
+    who = {f"{kind}_id": component.id, f"{kind}_name": component.name}
+    return OUTPUTS[kind](run_id=run_id, session_id=session_id, input=_INPUTS[kind](text), **who)
 
 
 def new_session(kind: Kind, component: Any, session_id: str) -> Any:
