@@ -13,6 +13,7 @@ import pytest
 from infra.embedded.place import free_port
 from tests.support.client import Client
 from tests.support.cluster import Cluster
+from tests.support.cutting import cutting_proxy
 from tests.support.places import server_directory
 from tests.support.sse import assert_gapless
 from tests.support.waiting import Stopwatch, eventually
@@ -109,6 +110,28 @@ async def test_d04_an_event_is_there_within_200_ms_of_its_commit(site: Cluster, 
         finally:
             await client.close()
         assert statistics.median(late) < 0.2, late
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["with a key", "without a key"])
+async def test_what_nginx_tries_again_at_another_gateway_is_one_turn(
+    site: Cluster, directory: Path, keyed: bool
+) -> None:
+    """A gateway that goes away between the commit and its answer, behind the configuration that we ship."""
+    port = free_port()
+    async with cutting_proxy(site.gateways[0].url) as gateway:
+        written = shipped([int(gateway.url.rpartition(":")[2]), site.gateways[1].port or 0], port)
+        async with proxying(directory, written, port) as proxy:
+            client = Client(proxy.url)
+            try:
+                session = await client.create("echo")
+                gateway.lose(1, f"/v1/sessions/{session}/turns")
+                # nginx asks the two in turn.
+                for number in range(1, 4):
+                    turn = await client.submit(session, "x", f"k{number}" if keyed else None)
+                    assert turn["enqueue_sequence"] == number
+            finally:
+                await client.close()
+        assert gateway.lost == 1
 
 
 @needs_chromium

@@ -98,6 +98,7 @@ def test_the_proxy_does_not_buffer_or_log_queries() -> None:
     text = (ROOT / "deploy/nginx/turnlog.conf").read_text()
     for line in ("proxy_buffering off;", "gzip off;", "proxy_http_version 1.1;", "proxy_read_timeout 60s;"):
         assert line in text
+    assert "proxy_set_header Idempotency-Key $idempotency_key;" in text, "what is tried again has a key"
     log_format = re.search(r"log_format without_query (.*);", text)
     assert log_format is not None
     assert "$uri" in log_format[1]
