@@ -24,12 +24,14 @@ from projections.serving import session_projections
 
 
 def timeouts(settings: Settings) -> Timeouts:
-    """What the database enforces on every connection."""
+    """What the database enforces on every connection. No transaction of a pool for queries needs longer than a
+    statement may: the longest are a projector's, of a page of events each, and while one is open the feed stands."""
     postgres = settings.postgres
     return Timeouts(
         statement=int(postgres.statement_timeout_seconds * 1000),
         lock=int(postgres.lock_timeout_seconds * 1000),
         idle_in_transaction=int(postgres.idle_in_transaction_seconds * 1000),
+        transaction=int(postgres.statement_timeout_seconds * 1000),
     )
 
 

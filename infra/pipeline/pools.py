@@ -31,7 +31,7 @@ async def open_pipeline_pools(
     bounds = msgspec.structs.replace(
         bounds,
         statement=min(bounds.statement, _STATEMENT_MILLISECONDS),
-        transaction=bounds.transaction or bounds.idle_in_transaction,
+        transaction=min(bounds.transaction or bounds.idle_in_transaction, bounds.idle_in_transaction),
     )
     waiting = msgspec.structs.replace(bounds, lock=max(1, int(settings.lock_timeout * 1000)))
     return PipelinePools(

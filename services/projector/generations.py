@@ -10,7 +10,7 @@ import msgspec
 from domain.errors import StoreUnavailable
 from domain.ports import SessionProjection
 from infra.pipeline.versions import read_generations
-from infra.postgres.pool import POINT_LOOKUPS, UNREACHABLE, Pool, create_pool, fetch
+from infra.postgres.pool import POINT_LOOKUPS, UNREACHABLE, Pool, Timeouts, create_pool, fetch
 from infra.postgres.sql import statements
 from services.projector.rebuild_report import RebuildRefused
 
@@ -39,9 +39,15 @@ class Left(msgspec.Struct, frozen=True):
 
 async def rebuild_pool(dsn: str, *, size: int) -> Pool:
     """Connections of the worker role for a rebuild. Rows are looked up by key only. What is built and then lost
-    with the server is built again, so that its commits do not wait for the disk; a flip does."""
+    with the server is built again, so that its commits do not wait for the disk; a flip does. What is read for long is
+    read outside transactions; one that writes or flips a group of sessions takes no longer than a statement may."""
+    bounds = Timeouts()
     return await create_pool(
-        dsn, size=size, application="turnlog rebuild", planner={**POINT_LOOKUPS, "synchronous_commit": "off"}
+        dsn,
+        size=size,
+        application="turnlog rebuild",
+        timeouts=msgspec.structs.replace(bounds, transaction=bounds.statement),
+        planner={**POINT_LOOKUPS, "synchronous_commit": "off"},
     )
 
 

@@ -16,6 +16,9 @@ from infra.pipeline.group import lock_key
 from infra.pipeline.pools import open_pipeline_pools
 from infra.pipeline.settings import PipelineSettings
 from infra.postgres.pool import Timeouts, create_pool
+from infra.settings import Settings
+from services.projector.generations import rebuild_pool
+from services.wiring import timeouts
 from tests.support.databases import Database
 from tests.support.stand import Stand, postgres_stand
 from tests.support.waiting import eventually
@@ -74,6 +77,23 @@ async def test_a_client_that_freezes_between_two_messages_gives_its_locks_back(d
     finally:
         await other.close()
         await pools.close()
+
+
+async def test_every_pool_has_a_limit_for_a_whole_transaction(database: Database) -> None:
+    """Those of queries and rebuilds too: one that is open holds the feed back, whoever opened it."""
+    dsn, settings = await database.dsn_of("turnlog_worker"), Settings()
+    pipeline = await open_pipeline_pools(dsn, PipelineSettings(), timeouts=timeouts(settings))
+    queries = await create_pool(dsn, size=1, timeouts=timeouts(settings))
+    rebuild = await rebuild_pool(dsn, size=1)
+    found = []
+    for pool in (pipeline.groups, pipeline.waiting, queries, rebuild):
+        async with pool.acquire() as connection:
+            if connection.get_server_version() >= (17,):
+                found.append(await connection.fetchval("SHOW transaction_timeout"))
+            else:
+                found.append(await connection.fetchval("SHOW idle_in_transaction_session_timeout"))
+        await pool.close()
+    assert found in (["10s", "10s", "30s", "30s"], ["10s"] * 4)
 
 
 @pytest.fixture
