@@ -43,7 +43,7 @@ WHERE s.session_id = $1::uuid
 ORDER BY e.sequence;
 
 -- name: stream_page
--- The same page as the bytes of a stream, made here: rows are not taken apart on the way (ADR 0010). $5: what a block adds
+-- The same page as the bytes of a stream, made here: rows are not taken apart on the way (ADR 0012). $5: what a block adds
 -- to payload and twice the type at most; what is made must be `infra.postgres.wire.block` to the byte.
 SELECT
     s.last_sequence, s.closed_at IS NOT NULL AS closed, p.events, p.body
