@@ -114,6 +114,18 @@ REFUSED: list[tuple[list[Any], int, str]] = [
 ]
 
 
+async def test_who_may_begin_nothing_stores_nothing(databases: Databases) -> None:
+    gateway = {"starts_per_minute": 1}
+    async with http_stand(databases, gateway=gateway, limits=LIMITS) as limited:
+        assert (await post(limited, [("a.txt", b"one", "text/plain")], key="k")).status_code == 202
+        assert (await post(limited, [("a.txt", b"two", "text/plain")])).status_code == 429
+        again = await post(limited, [("a.txt", b"one", "text/plain")], key="k")
+        assert again.status_code == 202
+        connection = await asyncpg.connect(limited.settings.dsn("agent"))
+        assert await connection.fetchval("SELECT count(*) FROM blobs") == 1
+        await connection.close()
+
+
 async def test_what_is_refused(stand: HttpStand, admin: Any) -> None:
     for files, status, says in REFUSED:
         answer = await post(stand, files)

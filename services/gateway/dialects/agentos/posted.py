@@ -117,6 +117,10 @@ class Posted:
         elif kind == "multipart/form-data" and "boundary" in options:
             await self._read_parts(request, options["boundary"])
 
+    def parts(self) -> list[FilePart]:
+        """What the input says of the files. Raises Refused for what no agent is given."""
+        return [upload.part() for upload in self.files]
+
     def add(self, name: str | None, said: str | None) -> Upload:
         """One more file."""
         if len(self.files) >= self._limits.files:

@@ -4,11 +4,12 @@ import base64
 import binascii
 from typing import Any
 
-from domain.parts import FilePart
+from infra.postgres.registrations import Owner
 from services.gateway.deps import GatewayDeps
 from services.gateway.dialects.agentos.answers import Refused
 from services.gateway.dialects.agentos.forms import MEDIA, Form
 from services.gateway.dialects.agentos.posted import Posted
+from services.gateway.rates import RateLimited
 
 _KEPT = ("id", "url", "mime_type", "format", "filename", "name", "detail")
 _MAX_METADATA_BYTES = 64 * 1024
@@ -57,15 +58,24 @@ def metadata_of(form: Form) -> list[Any] | None:
     return [one if isinstance(one, dict) else None for one in found] if isinstance(found, list) else None
 
 
-async def kept(deps: GatewayDeps, posted: Posted) -> list[FilePart]:
-    """Hand the files to the agent service, those that it does not have; the parts that name them. They stay there long
-    enough for a turn to name them. Raises Refused, Unavailable."""
-    parts = [upload.part() for upload in posted.files]
-    if not parts:
-        return []
-    known = await deps.agent.known_blobs(sorted({part.blob for part in parts}))
+def may_begin(deps: GatewayDeps, owner: Owner) -> bool:
+    """Whether a turn of theirs would be begun now: files of others are not stored. A key that is known needs none."""
+    if deps.authenticator.off:
+        return True
+    try:
+        deps.rates.take(owner)
+    except RateLimited:
+        return False
+    deps.rates.give_back(owner)
+    return True
+
+
+async def keep(deps: GatewayDeps, posted: Posted) -> None:
+    """Hand the files to the agent service, those that it does not have. They stay there long enough for a turn to name
+    them. Raises Unavailable."""
+    parts = posted.parts()
+    known = await deps.agent.known_blobs(sorted({part.blob for part in parts})) if parts else set()
     for upload, part in zip(posted.files, parts, strict=True):
         if part.blob not in known:
             await deps.agent.keep_blob(part.blob, part.media_type, upload.content)
             known.add(part.blob)
-    return parts

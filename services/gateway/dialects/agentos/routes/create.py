@@ -21,7 +21,7 @@ from services.gateway.dialects.agentos.opening import name_for_key, open_session
 from services.gateway.dialects.agentos.posted import Posted, UploadLimits
 from services.gateway.dialects.agentos.routes.common import Find, IdempotencyKey, paths
 from services.gateway.dialects.agentos.starting import Wishes, answer, open_queue
-from services.gateway.dialects.agentos.uploads import kept, metadata_of, take_media
+from services.gateway.dialects.agentos.uploads import keep, may_begin, metadata_of, take_media
 from services.gateway.names import external_id_fault, idempotency_key
 from services.gateway.routes.turns import trace_of
 
@@ -70,11 +70,13 @@ async def create_run(
             by=registration.user_id,
             trace=trace_of(request),
             turn_id=TurnId(finder.deps.ids.uuid7()),
-            input=[TextPart(text=message), *await kept(finder.deps, posted)],
+            input=[TextPart(text=message), *posted.parts()],
             context_version=registration.context_version,
             external_id=run_id,
             metadata=_metadata(extra | ({"files_metadata": about} if about and posted.files else {})),
         )
+        if may_begin(finder.deps, registration.owner):
+            await keep(finder.deps, posted)
         begun = await _begin(finder, registration, command, posted, keyed=key is not None)
     reply = msgspec.json.decode(begun.reply, type=_Queued)
     turn = TurnFacts(
@@ -103,7 +105,7 @@ async def _begin(
             return await begin(finder.deps, registration.owner, command, keyed=keyed)
         except AttachmentMissing:
             # Another session that had the same file was erased in this moment.
-            await kept(finder.deps, posted)
+            await keep(finder.deps, posted)
             return await begin(finder.deps, registration.owner, command, keyed=keyed)
     except TurnIdTaken as error:
         raise Refused(409, f"Run {command.external_id} already exists") from error
