@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
 _MEMORY = Path("/dev/shm")
 _ROOM = 4 * 1024**3
 """Bytes that must be free in memory: what servers of tests never fill."""
