@@ -27,6 +27,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 DOCUMENTED_5XX = {503, 504}
+PARTS = 4
 
 NEVER_FINE = {
     "POST /v1/sessions",
@@ -68,12 +69,13 @@ def _send(operation: Any, mode: GenerationMode, url: str, known: dict[str, str],
     return statuses
 
 
-async def _try_all(databases: Databases, examples: int) -> None:
+async def _try_all(databases: Databases, examples: int, part: int = 0, parts: int = 1) -> None:
+    """Operations number `part`, `part + parts` … of the document."""
     async with http_stand(databases, gateway={"starts_per_minute": 1_000_000}) as stand:
         ann = stand.client()
         schema = schemathesis.openapi.from_dict(await ann.json("GET", "/schema"))
         seen: Counter[int] = Counter()
-        for found in schema.get_all_operations():
+        for found in list(schema.get_all_operations())[part::parts]:
             operation: Any = found.ok()  # type: ignore[union-attr]
             statuses: Counter[int] = Counter()
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
@@ -87,7 +89,8 @@ async def _try_all(databases: Databases, examples: int) -> None:
             seen |= statuses
             fine = any(200 <= status < 300 for status in statuses)
             assert fine != (operation.label in NEVER_FINE), (operation.label, statuses)
-        assert {200, 202, 204, 401, 404, 409, 422} <= set(seen)
+        if parts == 1:
+            assert {200, 202, 204, 401, 404, 409, 422} <= set(seen)
 
 
 async def test_no_answer_is_a_surprise(databases: Databases) -> None:
@@ -96,8 +99,12 @@ async def test_no_answer_is_a_surprise(databases: Databases) -> None:
 
 
 @pytest.mark.soak
-async def test_no_answer_is_a_surprise_counted(databases: Databases) -> None:
-    await _try_all(databases, examples=150)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_no_answer_is_a_surprise_counted(databases: Databases, part: int) -> None:
+    """600 requests an operation: a minute for each on a quiet machine, and all of them in one test took longer than a
+    test may."""
+    await _try_all(databases, 150, part, PARTS)
 
 
 def _references(node: Any) -> set[str]:
