@@ -13,6 +13,8 @@ from domain.ports import FeedEvent, FeedProjection, Transaction
 from infra.postgres.pool import UNREACHABLE
 
 _REASON_CHARACTERS = 300
+_DRIVERS = frozenset({"asyncpg", "msgspec"})
+"""Where they raise says less than who called them."""
 
 # What says nothing about the event: the same step is due again.
 OUTAGES: tuple[type[BaseException], ...] = (
@@ -68,5 +70,12 @@ async def apply_all(projection: FeedProjection, events: list[FeedEvent], tx: Tra
 
 
 def reason(error: BaseException) -> str:
-    """Why an event was set aside, in one line that begins with the error's type."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:_REASON_CHARACTERS]
+    """Why an event was set aside, in one line: the error's type and where it was raised. Its words may be a user's."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if not place or module.partition(".")[0] not in _DRIVERS:
+            place = f"{module}.{trace.tb_frame.f_code.co_qualname}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return f"{type(error).__name__}: {place}"[:_REASON_CHARACTERS]

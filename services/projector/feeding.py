@@ -113,7 +113,8 @@ class Feeder:
         except OUTAGES:
             raise
         except Exception as error:  # noqa: BLE001 - somebody's own SQL
-            self._tell("the tables of a projection could not be made", error=reason(error))
+            # Its text is about the definition: no event has been read.
+            self._tell("the tables of a projection could not be made", error=f"{type(error).__name__}: {error}")
             return None
         if known.version != version:
             todo = f"run: turnlog rebuild {name}" if known.version < version else "this process is too old: upgrade it"

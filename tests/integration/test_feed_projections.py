@@ -1,6 +1,7 @@
 """Feed projections on a real PostgreSQL: each event once, whoever runs them; what cannot be applied is set aside."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -151,11 +152,13 @@ async def test_poison_is_parked_with_its_reason_and_applied_when_it_is_mended(st
     assert state.parked == 1
     assert await lines(pool, session) == [1, 2, 4, 5]
     (parked,) = await slots.parked("lines")
-    assert (parked.session_id, parked.sequence, parked.reason, parked.attempts) == (
-        session, 3, "ZeroDivisionError: secret words", 1,
-    )  # fmt: skip
+    assert (parked.session_id, parked.sequence, parked.attempts) == (session, 3, 1)
+    # Where it failed, and no words: an error's text may be what a user wrote.
+    assert re.fullmatch(r"ZeroDivisionError: .*test_feed_projections\.Lines\.apply, line \d+", parked.reason)
     assert await retry(pool, Lines(frozenset({3}))) == (0, 1)
-    assert (await slots.parked("lines"))[0].attempts == 2
+    (parked,) = await slots.parked("lines")
+    assert parked.attempts == 2
+    assert re.fullmatch(r"ZeroDivisionError: .*test_feed_projections\.Lines\.apply, line \d+", parked.reason)
     assert await retry(pool, Lines()) == (1, 0)
     assert await slots.parked() == []
     assert await lines(pool, session) == [1, 2, 4, 5, 3]
