@@ -66,12 +66,10 @@ async def read_events(
 ) -> Response[bytes] | Response[None]:
     """Committed events after the cursor, with `Accept: text/event-stream` (or a `Last-Event-ID`) as a stream that goes
     on. As JSON: one page, and the cursor to go on from (the same again when there is nothing yet)."""
-    if (
-        len(request.headers.getall("last-event-id", [])) > 1
-        or len(request.query_params.getall("after_sequence", [])) > 1
-    ):
-        # Which of them was meant, nobody knows.
-        raise BadCursor()
+    for sent in (request.headers.getall("last-event-id", []), request.query_params.getall("after_sequence", [])):
+        if len(sent) > 1:
+            # Which of them was meant, nobody knows.
+            raise BadCursor()
     cursor = cursor_of(last_event_id, after_sequence)
     streams = _wants_stream(request, last_event_id)
     if streams and (deps.hub.draining or deps.hub.full):
