@@ -27,6 +27,8 @@ async def _storm(
     clusters: Clusters, tmp_path: Path, *, sessions: int, turns: int, lease: float, seconds: float, cuts: int
 ) -> None:
     times = {"TURNLOG_TURN_LEASE_SECONDS": str(lease), "TURNLOG_TURN_HEARTBEAT_SECONDS": str(lease / 4)}
+    # Who waits for a slot is not stuck: either worker has one for every session.
+    times["TURNLOG_WORKER_SLOTS"] = str(sessions)
     async with (
         listening_proxy() as agents,
         listening_proxy() as workers,
