@@ -136,6 +136,37 @@ async def test_alerts_dashboard_and_runbook_name_metrics_that_there_are(cluster:
         raise AssertionError(f"used, but of no role: {unknown}") from None
 
 
+async def test_labels_that_alerts_and_dashboard_ask_for_are_there(cluster: Cluster) -> None:
+    """A matcher on a label that a metric has not matches nothing, for ever. `job`, `instance` are Prometheus' own."""
+    files = [*(ROOT / "deploy/prometheus").iterdir(), *(ROOT / "deploy/grafana").iterdir()]
+    text = "".join(file.read_text().replace('\\"', '"') for file in files)
+    asked = {
+        (metric, label)
+        for metric, matchers in re.findall(r"\b(turnlog_[a-z_]+)\{([^}]*)\}", text)
+        for label in re.findall(r"(\w+)\s*[=!]", matchers)
+    }
+    ann = cluster.client(0, user_token())
+    session = await ann.create("tools")
+    await finished(ann, session, (await ann.submit(session, "x"))["turn_id"])
+    missing: set[tuple[str, str]] = set()
+
+    async def labels_are_there() -> bool:
+        told: set[tuple[str, str]] = set()
+        async with httpx2.AsyncClient() as http:
+            for url in scraped_by(cluster).values():
+                for family in text_string_to_metric_families((await http.get(url + "/metrics")).text):
+                    told |= {(sample.name, label) for sample in family.samples for label in sample.labels}
+        missing.clear()
+        missing.update((metric, label) for metric, label in asked - told if label not in ("job", "instance"))
+        return not missing
+
+    assert len(asked) >= 2
+    try:
+        await eventually(labels_are_there, "all labels are told", timeout=30)
+    except AssertionError:
+        raise AssertionError(f"asked for, but on no metric: {missing}") from None
+
+
 def written(spans: Path, **attributes: str) -> list[dict[str, Any]]:
     """Spans in the file that have all of these attributes."""
     lines = [json.loads(line) for line in spans.read_text().splitlines()] if spans.exists() else []
