@@ -203,6 +203,13 @@ class Turns:
         found = [e for e in self.store.events if e.turn_id == turn and e.type == "checkpoint.reached"]
         return [_entries.decode(event.private or b"") for event in found]
 
+    def ended_before(self, turn: str) -> bool:
+        """Its last checkpoint was there when its last attempt began."""
+        types = self.store.types(turn)
+        last = len(types) - 1 - types[::-1].index("turn.started")
+        entries = self.entries(turn)
+        return entries[-1].ended == "end" and "checkpoint.reached" not in types[last:]
+
 
 def yes(**changed: Any) -> Answer:
     return Answer(approved=True, by="ann", **changed)

@@ -176,7 +176,8 @@ async def test_a_death_behind_any_command_costs_nothing_that_is_recorded(make: C
         assert turns.store.types(turn)[-1] == "turn.completed", (count, turns.end(turn))
         assert turns.output(turn) == output
         assert Counter(ran) == everything - done, f"died behind command {count}"
-        assert requests() == all_requests - answered, f"died behind command {count}"
+        ended = turns.ended_before(turn)
+        assert requests() == (0 if ended else all_requests - answered), f"died behind command {count}"
         finals = [one.item_id for one in turns.store.data(turn, "tool_result.snapshot") if one.final]
         assert len(finals) == len(set(finals))
     assert count > stride
@@ -228,7 +229,7 @@ async def test_a_workflow_goes_on_inside_itself_where_all_that_started_may_run_a
         await turns.take_over()
         assert turns.store.types(turn)[-1] == "turn.completed", (count, turns.end(turn))
         assert turns.output(turn) == output
-        assert requests() == all_requests - answered
+        assert requests() == (0 if turns.ended_before(turn) else all_requests - answered)
         assert Counter(ran) - everything == Counter()
         assert turns.named(turn).count("StepStarted") == len(ORDER), "each start is told once"
     assert count > 3
