@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence as Many
 
-import msgspec
-
 from domain.errors import SessionNotFound, Unavailable
 from domain.ids import SessionId
 from infra.nats.live import LiveReader, LiveUnavailable
 from services.gateway.agent_client import AgentClient
-from services.gateway.sse.live import Frame, decode_frame
+from services.gateway.sse.live import UNREADABLE, Frame, decode_frame
 from services.gateway.sse.ports import OpenItemsUnavailable
 
 
@@ -49,5 +47,5 @@ class StoredOpenItems:
 def _frame(raw: bytes) -> Frame | None:
     try:
         return decode_frame(raw)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None

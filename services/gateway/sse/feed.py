@@ -18,7 +18,7 @@ from services.gateway.sse.fanout import FanOut
 from services.gateway.sse.healing import Healing
 from services.gateway.sse.held import Held
 from services.gateway.sse.limits import Limits
-from services.gateway.sse.live import decode_frame
+from services.gateway.sse.live import UNREADABLE, decode_frame
 from services.gateway.sse.meter import Meter
 from services.gateway.sse.open_item import Room
 from services.gateway.sse.pages import Pages
@@ -35,6 +35,14 @@ class _Control(msgspec.Struct, frozen=True):
 
 
 _decode_control = msgspec.json.Decoder(_Control).decode
+
+
+def _turn_of(envelope: bytes) -> str | None:
+    """None where nobody can read it: what is committed goes to viewers whatever it is, or a stream would end there."""
+    try:
+        return peek(envelope).turn_id
+    except UNREADABLE:
+        return None
 
 
 class SessionFeed:
@@ -83,8 +91,10 @@ class SessionFeed:
     def on_event(self, envelope: bytes) -> None:
         try:
             event = peek(envelope)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             _log.warning("published event is not an envelope", session_id=self.session_id, size=len(envelope))
+            # If it is one all the same, the store has it.
+            self._check(self.session_id, 0.0)
             return
         if not (frames.one_line(envelope) and is_type(event.type)):
             # Nothing of ours looks like that. The store has the event, if there is one.
@@ -106,7 +116,7 @@ class SessionFeed:
             return
         try:
             seen = decode_frame(frame)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             _log.warning("published frame is not a frame", session_id=self.session_id, size=len(frame))
             return
         if self.edge is None or self._held.events:
@@ -118,7 +128,7 @@ class SessionFeed:
     def on_control(self, message: bytes) -> None:
         try:
             revoked = _decode_control(message).reason == "revoked"
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return
         if revoked:
             self._revoked(self.session_id)
@@ -183,7 +193,7 @@ class SessionFeed:
             if not viewer.fits(len(page.body)):
                 self._out.let_pull(viewer)
         for block in frames.blocks(page.body):
-            self._accept(block.sequence, block.type, peek(block.envelope).turn_id, block.envelope, block.bytes)
+            self._accept(block.sequence, block.type, _turn_of(block.envelope), block.envelope, block.bytes)
         if page.closed:
             self._check(self.session_id, 0.0)
         self._release()

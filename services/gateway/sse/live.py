@@ -22,6 +22,10 @@ WATCHED = TERMINAL_TYPES | {"turn.started", "item.completed", "item.superseded",
 """Events that change what may be shown."""
 
 
+UNREADABLE = (msgspec.MsgspecError, RecursionError)
+"""What decoding raises on bytes that are none of ours; the second on JSON that is nested a thousand deep."""
+
+
 class _FrameData(msgspec.Struct, frozen=True):
     item_id: str | None = None
     index: int | None = None
@@ -85,7 +89,10 @@ class LiveFrames:
             self._remember(turn_id, "over")
             self._close_items(turn_id, None)
             return
-        data = _decode_event(envelope).data
+        try:
+            data = _decode_event(envelope).data
+        except UNREADABLE:
+            return
         if type_ == "turn.started":
             self._remember(turn_id, data.attempt)
             self._close_items(turn_id, data.attempt)

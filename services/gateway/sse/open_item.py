@@ -136,7 +136,7 @@ class OpenItem:
         if self._base is not None and (self._tail or b'"type":"item.started"' in self._base[:256]):
             try:
                 made = _joined(self.item_id, self._base, self._tail)
-            except msgspec.MsgspecError:
+            except (msgspec.MsgspecError, RecursionError):
                 # Nothing of ours looks like that; who joins waits for the completion.
                 self.drop()
                 return None
