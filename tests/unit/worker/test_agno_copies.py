@@ -18,6 +18,7 @@ from agno.workflow import Parallel, Router, Step, Workflow
 
 from domain import commands
 from domain.ids import CommandKey, TurnId
+from domain.parts import TextPart
 from infra.system import SystemIds
 from services.paths import UnloadableObject
 from services.worker.runtimes.agno import AgnoRuntime
@@ -284,6 +285,18 @@ async def test_a_fork_goes_on_from_the_rewritten_input_and_a_regenerated_turn_be
     await turns.take_over()
     assert [asked[-1] for asked in model.asked] == [("user", "hi!"), ("user", "hi!")]
     assert len([e for e in turns.store.events if e.type == "turn.input_rewritten"]) == 1, "it was rewritten before"
+    await turns.store.execute(
+        commands.ForkTurn(
+            session_id=turns.store.session_id,
+            key=CommandKey("fork"),
+            turn_id=TurnId(SystemIds().uuid7()),
+            source_turn_id=TurnId(first),
+            place="end",
+            input=[TextPart("more")],
+        )
+    )
+    await turns.take_over()
+    assert [text for role, text in model.asked[-1] if role == "user"] == ["hi!", "more!"]
 
 
 async def test_an_answer_of_an_agent_that_asked_before_a_restart_reaches_a_component_made_anew() -> None:
