@@ -150,8 +150,8 @@ def forget_all() -> None:
         one.asked.clear()
 
 
-STRIDES = [3, pytest.param(1, marks=pytest.mark.soak)]
-"""Behind every third command, or every one."""
+STRIDES = [4, pytest.param(1, marks=pytest.mark.soak)]
+"""Behind every fourth command, or every one."""
 
 
 @pytest.mark.parametrize("stride", STRIDES)
