@@ -113,3 +113,54 @@ async def test_ghosts_of_the_broker_are_not_shown(pair: DeliveryStand) -> None:
 
 async def until_shown_last(stream: Stream, text: str) -> None:
     await stream.until(lambda: view(stream.frames).text().endswith(text), what=text)
+
+
+async def test_a_session_with_ten_thousand_open_items_can_be_joined(pair: DeliveryStand) -> None:
+    """More subjects than anybody would have: the broker is asked for so many pages and no more, and events go on."""
+    writer = await pair.session()
+    await writer.start()
+    for number in range(10_000):
+        writer.show(pair.notifier, "item.started", f"item-{number}", kind="text", frame=number + 1)
+        if number % 1_000 == 999:
+            await pair.notifier.outbox.emptied()
+    streams = [pair.client(gateway).stream(writer.session, 0) for gateway in (0, 1)]
+    for stream in streams:
+        await stream.event("item.snapshot", timeout=15)
+    await writer.append(3)
+    await writer.finish()
+    for stream in streams:
+        await stream.event("turn.completed")
+        assert 0 < view(stream.frames).snapshots <= 1_024
+    for gateway in pair.gateways:
+        assert gateway.hub.room.used == 0
+
+
+@pytest.mark.timeout(180)
+async def test_p01_refreshed_again_and_again_under_load(pair: DeliveryStand) -> None:
+    """Four speak at once; of each, a viewer comes anew all the time, at either gateway in turn, and every fifth stays.
+    Whatever any of them saw folds, with what came after it, to the Message."""
+
+    async def one(number: int) -> None:
+        writer = await pair.session()
+        await writer.start()
+        speaker, staying = Speaker(writer, pair.notifier), []
+        for step in range(25):
+            await speaker.say(PIECES[(step + number) % len(PIECES)])
+            fresh = pair.client((step + number) % 2).stream(writer.session, 0)
+            await until_shown(fresh, speaker, 30)
+            if step % 5 == number:
+                staying.append(fresh)
+            else:
+                await fresh.close()
+        await speaker.end()
+        await writer.finish()
+        (message,) = [one for one in await pair.client().messages(writer.session) if one["role"] == "assistant"]
+        assert "".join(part["text"] for part in message["parts"]) == speaker.text
+        for stream in staying:
+            await stream.event("turn.completed", 30)
+            (item,) = view(stream.frames).items.values()
+            assert item.text == item.shown == speaker.text
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(4):
+            tasks.create_task(one(number))
