@@ -171,6 +171,11 @@ def _step(name: str, **review: Any) -> Step:
     return Step(name=name, executor=step, human_review=HumanReview(**review) if review else None)
 
 
+def _by_name(step_input: StepInput) -> Any:
+    return ["in1"]
+
+
+_in1: Any = _by_name
 CONFIRM: dict[str, Any] = {"requires_confirmation": True, "confirmation_message": "Go on?"}
 
 FLOWS: dict[str, Any] = {
@@ -193,7 +198,7 @@ FLOWS: dict[str, Any] = {
     "router": lambda **review: [
         _step("one"),
         Router(
-            name="two", selector=lambda _: ["in1"], choices=[_step("in1"), _step("in2")],
+            name="two", selector=_in1, choices=[_step("in1"), _step("in2")],
             human_review=HumanReview(**review),
         ),
         _step("last"),
