@@ -16,6 +16,7 @@ from infra.embedded import EmbeddedNats
 from infra.embedded.place import reserve_port
 from tests.support.databases import Databases
 from tests.support.delivery import DeliveryStand, delivery_stand
+from tests.support.gateways import AGENT
 from tests.support.peers import raw_stream
 
 
@@ -60,12 +61,13 @@ async def told_nats(place: Path) -> AsyncIterator[ToldNats]:
 async def opened_and_closed(databases: Databases, nats: ToldNats, sessions: int, cycles: int, at_once: int) -> None:
     async with delivery_stand(databases, nats) as stand, httpx2.AsyncClient() as http:
         gateway, ann = stand.gateways[0], stand.client()
-        writers = [await stand.session() for _ in range(sessions)]
+        writer = await stand.session()
+        made = [writer.session, *[await ann.create(AGENT) for _ in range(sessions - 1)]]
         token, port = ann.http.headers["Authorization"], int(gateway.url.rpartition(":")[2])
         loop = asyncio.get_running_loop()
 
         async def cycle(number: int) -> None:
-            session = writers[number % sessions].session
+            session = made[number % sessions]
             async with raw_stream(port, session, number % 2, authorization=token) as peer:
                 got = b""
                 while b"event: stream.open" not in got:
@@ -100,7 +102,6 @@ async def opened_and_closed(databases: Databases, nats: ToldNats, sessions: int,
         assert all(now <= then for now, then in zip(after, base, strict=True)), (base, after)
         assert most <= at_once
         # Whoever watches now is served as ever.
-        writer = writers[0]
         await writer.start()
         await ann.stream(writer.session, 0).sequence(3)
 
