@@ -1,4 +1,4 @@
-"""D03 (mastra-ai/mastra#22416): a peer that is gone without a word is found within a comment interval and the time that
+"""D02, D03 (mastra-ai/mastra#22416): a peer that is gone without a word is found within a comment interval and the time that
 TCP waits for it (10 s and 30 s, unless settings say otherwise), and everything of it is given back; a client that hears
 nothing finds out by itself, and loses nothing."""
 
@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
+from functools import partial
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.support.gate import gate
 from tests.support.peers import raw_stream
 from tests.support.sse import assert_gapless
 from tests.support.streaming import FakeBroker, Log, stream_gateway
+from tests.support.watchers import Watcher, until_all, watching_all
 
 S = "session"
 
@@ -108,3 +110,41 @@ async def test_d03_our_client_notices_the_silence_and_goes_on_where_it_was(monke
         assert_gapless(seen)
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+
+
+def _is_back(cut: int, watcher: Watcher) -> bool:
+    return len(watcher.connections) > cut and watcher.live
+
+
+async def cut_again_and_again(every: float, times: int) -> None:
+    """Three viewers behind a proxy that cuts everybody, while events are committed."""
+    log, broker = Log(), FakeBroker()
+    log.append(S)
+    async with stream_gateway(log, broker) as gateway, gate("127.0.0.1", gateway.port) as proxy:
+        watchers = [Watcher(S, [proxy.port], seconds_of=lambda _: 0.01) for _ in range(3)]
+        async with watching_all(watchers):
+            for cut in range(times):
+                await until_all(watchers, partial(_is_back, cut), 30, "all are back")
+                until = asyncio.get_running_loop().time() + every
+                while asyncio.get_running_loop().time() < until:
+                    broker.event(S, log.append(S))
+                    await asyncio.sleep(0.01)
+                proxy.shut()
+                broker.event(S, log.append(S))
+                proxy.open()
+            await until_all(watchers, lambda one: one.last == log.last(S), 30, "everything has come")
+        for watcher in watchers:
+            assert_gapless(watcher.ids)
+            assert len(watcher.connections) > times
+            assert {one.ended for one in watcher.connections[:-1]} == {None}
+
+
+async def test_d02_a_connection_that_is_cut_again_and_again_loses_nothing() -> None:
+    """agentgateway#248; by nginx: tests/system/test_nginx.py."""
+    await cut_again_and_again(0.1, 10)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_d02_cut_every_thirty_seconds_for_ten_minutes() -> None:
+    await cut_again_and_again(30.0, 20)
