@@ -1,6 +1,6 @@
-"""D02, D03 (mastra-ai/mastra#22416): a peer that is gone without a word is found within a comment interval and the time that
-TCP waits for it (10 s and 30 s, unless settings say otherwise), and everything of it is given back; a client that hears
-nothing finds out by itself, and loses nothing."""
+"""D02: connections that are cut. D03 (mastra-ai/mastra#22416): a peer that is gone without a word is found within a
+comment interval and the time that TCP waits for it (10 s and 30 s, unless settings say otherwise), and everything of it
+is given back; a client that hears nothing finds out by itself, and loses nothing."""
 
 import asyncio
 import json
