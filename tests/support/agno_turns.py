@@ -2,7 +2,7 @@
 process, and crashes behind any command of the executor."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -16,6 +16,10 @@ from domain.ids import CommandKey, SessionId, TurnId
 from domain.parts import Answer, TextPart
 from domain.ports import Outcome
 from infra.system import SystemIds
+from services.gateway.dialects.agentos.component import Component, Kind
+from services.gateway.dialects.agentos.fold import Fold
+from services.gateway.dialects.agentos.order import InOrder, envelope_of
+from services.gateway.dialects.agentos.run import Run
 from services.worker.executor.executor import Executor
 from services.worker.hooks.hook import Hooks
 from services.worker.runtimes.agno import AgnoRuntime
@@ -217,3 +221,14 @@ def yes(**changed: Any) -> Answer:
 
 def no(note: str | None = None) -> Answer:
     return Answer(approved=False, by="ann", note=note)
+
+
+def folded(published: Iterable[tuple[str, bytes]], turn: str, kind: Kind) -> list[dict[str, Any]]:
+    """What AgentOS clients see of what was published."""
+    component = Component(agent_id="x", name="X", component=kind)
+    order, fold = InOrder(turn), Fold(Run(component, turn, "my-run", "my-session"))
+    made: list[dict[str, Any]] = []
+    for of, wire in published:
+        for placed in order.event(envelope_of(wire)) if of == "event" else order.live(wire):
+            made += fold.apply(placed)
+    return made

@@ -10,7 +10,7 @@ from agno.workflow import Condition, HumanReview, Loop, Router, Step, StepInput,
 
 from domain.parts import Answer
 from tests.support.agno_script import Script
-from tests.support.agno_turns import Turns, no, yes
+from tests.support.agno_turns import Turns, folded, no, yes
 
 ran: list[str] = []
 
@@ -230,6 +230,9 @@ async def test_a_step_of_each_kind_asks_and_goes_on_as_it_is_told(kind: str, dec
         said = [item.text for item in turns.store.data(turn, "item.completed") if item.kind == "text"]
         assert said[-1] == "Workflow cancelled: Step 'two' was rejected"
         assert turns.entries(turn)[-1].ended == "stopped"
+        shown = folded(turns.published, turn, "workflow")
+        assert [event["event"] for event in shown[-2:]] == ["WorkflowCancelled", "WorkflowCompleted"]
+        assert {event["content"] for event in shown[-2:]} == {said[-1]}
         return
     assert turns.end(turn).type == "turn.completed", turns.end(turn)
     assert ran == ["one", *(INSIDE[kind] if decision == "approve" else []), "last"]

@@ -1,7 +1,7 @@
 """What AgentOS clients see of Agno's teams and workflows: cut anywhere and resumed, also behind a killed worker."""
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,16 +9,13 @@ from agno.agent import Agent
 from agno.team import Team, TeamMode
 from agno.workflow import Loop, Parallel, Step, StepOutput, Workflow
 
-from services.gateway.dialects.agentos.component import Component, Kind
-from services.gateway.dialects.agentos.fold import ATTEMPT_BASE, Fold
-from services.gateway.dialects.agentos.order import InOrder, envelope_of
-from services.gateway.dialects.agentos.run import Run
+from services.gateway.dialects.agentos.component import Kind
+from services.gateway.dialects.agentos.fold import ATTEMPT_BASE
 from tests.support.agno_script import Script
-from tests.support.agno_turns import Turns, yes
+from tests.support.agno_turns import Turns, folded, yes
 from turnlog import idempotent
 
 Event = dict[str, Any]
-Published = tuple[str, bytes]
 
 
 @idempotent
@@ -96,16 +93,6 @@ def asking() -> Team:
 COMPONENTS: list[tuple[Kind, Callable[[], Any]]] = [
     ("team", team), ("team", choir), ("workflow", flow), ("team", asking)
 ]  # fmt: skip
-
-
-def folded(published: Iterable[Published], turn: str, kind: Kind) -> list[Event]:
-    component = Component(agent_id="x", name="X", component=kind)
-    order, fold = InOrder(turn), Fold(Run(component, turn, "my-run", "my-session"))
-    made: list[Event] = []
-    for of, wire in published:
-        for placed in order.event(envelope_of(wire)) if of == "event" else order.live(wire):
-            made += fold.apply(placed)
-    return made
 
 
 def said(events: list[Event], kind: Kind) -> str:

@@ -135,9 +135,11 @@ class Run:
         """What the run itself has said so far, piece by piece as it was streamed, of texts that are whole."""
         whole = {one.item_id for kind, one in self._order if kind == "text"}
         said = [text for item_id, text in self._pieces if item_id in whole]
-        if not said or self.component.kind == "workflow":
-            return self.output
-        return "".join(said)
+        if self.component.kind == "workflow":
+            # What its steps say is theirs; its own word is the result, or why there is none.
+            own = [one.text for _, one in self._order if isinstance(one, Text) and one.scope is None]
+            return self.output or (own[-1] if own else None)
+        return "".join(said) if said else self.output
 
     def said_by(self, run_id: str) -> str:
         """What a member's run has said, of texts that are whole."""
