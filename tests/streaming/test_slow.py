@@ -111,9 +111,9 @@ async def never_reading(viewers: int, pad: int, total: int, resume_bytes: int, a
     """So many that never read, while so many bytes pass by; then each finds that it was closed as slow, and goes on
     where it was: every tenth up to the end, the others for so many bytes."""
     log, broker = Endless(pad), FakeBroker()
-    # What they did not read they read in the end, and that takes its time.
+    # What they did not read they read in the end, and that takes its time: nobody gives them up before.
     limits = Limits(linger_seconds=3_600)
-    async with stream_gateway(log, broker, limits) as gateway, AsyncExitStack() as stack:
+    async with stream_gateway(log, broker, limits, user_timeout=3_600) as gateway, AsyncExitStack() as stack:
         reader = Watcher(S, [gateway.port])
         await stack.enter_async_context(watching_all([reader]))
         peers = [await stack.enter_async_context(raw_stream(gateway.port, S)) for _ in range(viewers)]

@@ -198,10 +198,11 @@ async def stream_gateway(
     limits: Limits | None = None,
     drain_seconds: float = 0.0,
     open_items: OpenItems | None = None,
+    user_timeout: float = 30.0,
 ) -> AsyncIterator[StreamGateway]:
     """Serves until the block ends (or the test stops its life)."""
     async with Hub(agent, broker, limits, open_items) as hub:
-        listener = listen("127.0.0.1", 0)
+        listener = listen("127.0.0.1", 0, user_timeout)
         life = Life()
         served = asyncio.create_task(
             serve(stream_app(hub), listener, life, drain=lambda: hub.drain(drain_seconds), protocol=StreamProtocol)
