@@ -7,7 +7,14 @@ from litestar import Response, post
 from litestar.params import FromPath
 
 from domain.commands import ContinueTurn
-from domain.errors import AnswerConflict, RequirementExpired, SessionNotFound, TurnNotFound, TurnNotPaused
+from domain.errors import (
+    AnswerConflict,
+    RequirementExpired,
+    SessionNotFound,
+    TurnNotFound,
+    TurnNotPaused,
+    UnknownRequirement,
+)
 from domain.ids import CommandKey, TurnId
 from domain.parts import Answer
 from services.gateway.dialects.agentos.answers import Refused, json_answer
@@ -52,7 +59,7 @@ async def continue_run(
         raise conflict(run_id, "cancelled")
     over = component.kind == "workflow" and reader.run.terminal
     if not branch.wanted and not over and (entries or reader.run.waits):
-        settled = await _answered(finder, request, found, reader, entries or [], command_key, wishes)
+        settled = await _answered(finder, request, found, reader, entries or [], command_key, wishes, key is not None)
         if settled is not None:
             return settled
     elif reader.run.status == "paused":
@@ -68,6 +75,7 @@ async def _answered(
     entries: list[dict[str, Any]],
     key: str,
     wishes: Wishes,
+    keyed: bool,
 ) -> Response[Any] | None:
     """The run with those decisions; None where it asked nothing of the kind and is over."""
     run, kind = reader.run, found.component.kind
@@ -79,12 +87,14 @@ async def _answered(
     paused_at = _last_pause(reader)
     try:
         if given:
-            await _send(finder, request, found, given, key)
+            # The repeat of a key is answered by what the first one did, whatever the run asks by then.
+            items = {} if keyed else {r.tool_call_id: r.item_id for r in run.requirements if r.item_id is not None}
+            await _send(finder, request, found, given, {call: items[call] for call in given if call in items}, key)
     except TurnNotPaused as error:
         if run.terminal:
             return None
         raise conflict(run.run_id, run.wire_status) from error
-    except (AnswerConflict, RequirementExpired) as error:
+    except (AnswerConflict, RequirementExpired, UnknownRequirement) as error:
         raise Refused(409, f"Cannot continue run {run.run_id}: {error.detail}") from error
     loaded = await reader.load()
     if run.waits:
@@ -113,7 +123,10 @@ def _complete(run_id: str, kind: str, still_open: list[str]) -> None:
     raise Refused(400, f"Cannot continue run - unresolved {what}: {still_open}")
 
 
-async def _send(finder: Finder, request: HttpRequest, found: Found, given: dict[str, Answer], key: str) -> None:
+async def _send(
+    finder: Finder, request: HttpRequest, found: Found, given: dict[str, Answer], items: dict[str, str], key: str
+) -> None:
+    """`items`: what was asked when the caller's decisions were read; a later question under the same id stays open."""
     registration = found.registration
     by = registration.user_id
     stamped = {call: msgspec.structs.replace(one, by=by) for call, one in given.items()}
@@ -124,6 +137,7 @@ async def _send(finder: Finder, request: HttpRequest, found: Found, given: dict[
         trace=trace_of(request),
         turn_id=TurnId(found.turn.turn_id),
         answers=stamped,
+        items=items,
     )
     await finder.deps.agent.execute(command)
 
