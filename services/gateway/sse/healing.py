@@ -43,6 +43,8 @@ class Line(Protocol):
 class Healing:
     """One task at most; what comes while it runs is held by the line, in order."""
 
+    __slots__ = ("_doubts", "_limits", "_line", "_meter", "_pages", "_session_id", "_spawn", "_task", "_wanted")
+
     def __init__(self, session_id: str, line: Line, pages: Pages, limits: Limits, spawn: "Spawn", meter: Meter) -> None:
         self._session_id = session_id
         self._line = line

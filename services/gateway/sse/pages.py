@@ -18,6 +18,8 @@ class Pages:
     that was on its way then; it may therefore end below a head that they know of, and asking again after its last event
     reads afresh."""
 
+    __slots__ = ("_asked", "_forgotten", "_replays", "_session_id", "_spawn", "tail")
+
     def __init__(self, session_id: str, replays: Replays, spawn: "Spawn", tail: Tail) -> None:
         self.tail = tail
         self._session_id = session_id

@@ -24,6 +24,18 @@ class LiveShow:
     """Temporary frames go to `out` in the order in which they may be seen. `open_items`: who else knows what is open;
     it is asked where something may have been missed, one task at most."""
 
+    __slots__ = (
+        "_early",
+        "_live",
+        "_meter",
+        "_open_items",
+        "_out",
+        "_reading",
+        "_session_id",
+        "_spawn",
+        "_unsure",
+    )
+
     def __init__(
         self, session_id: str, out: FanOut, room: Room, open_items: OpenItems | None, spawn: "Spawn", meter: Meter
     ) -> None:
