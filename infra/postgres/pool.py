@@ -109,9 +109,9 @@ POINT_LOOKUPS: Mapping[str, str] = {
 when the tables were empty, and large statements take longer to plan than to run."""
 
 KEY_RANGES: Mapping[str, str] = {**POINT_LOOKUPS, "enable_bitmapscan": "off"}
-"""The same for pages in the order of a key. Where statistics are missing, or say that sessions are short, a bitmap of all
-that is left of a long one, sorted for one page, looks cheaper than the index: a replay would take the square of its
-length."""
+"""The same for pages in the order of a key. Where statistics are missing, or say that sessions are short, a bitmap of
+all that is left of a long one, sorted for one page, looks cheaper than the index: a replay would take the square of
+its length."""
 
 
 async def create_pool(

@@ -126,7 +126,8 @@ class Gateway(Group):
     viewers: Count = Field(default=20_000, description="open streams of one process; one more is told to come back")
     viewer_buffer_bytes: ByteSize = Field(default=ByteSize(1 * MIB), description="what may wait for one slow viewer")
     tails_bytes: ByteSize = Field(
-        default=ByteSize(64 * MIB), description="newest events kept in memory for streams that come back, of all sessions"
+        default=ByteSize(64 * MIB),
+        description="newest events kept in memory for streams that come back, of all sessions",
     )
     comment_seconds: PositiveSeconds = Field(default=10.0, description="no stream is silent for longer")
     heads_seconds: PositiveSeconds = Field(
@@ -243,9 +244,6 @@ class Jwt(Group):
         return self
 
 
-class Log(Group):
-    """What processes write to standard error."""
-
 class Trace(Group):
     """OpenTelemetry spans (extra `otel`)."""
 
@@ -265,6 +263,9 @@ class Trace(Group):
             raise ValueError("export = file needs file")
         return self
 
+
+class Log(Group):
+    """What processes write to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least that is written")
     format: Literal["json", "console"] = Field(default="json", description="json for machines, console for people")

@@ -119,8 +119,8 @@ async def _run(settings: Settings, traces: Traces | None) -> int:
         request_seconds=settings.agent.request_seconds,
         unavailable_seconds=settings.agent.unavailable_seconds,
         registry=metrics.registry,
-    )
         traces=traces,
+    )
     gateway = settings.gateway
     listener = bound(gateway.host, gateway.port, "TURNLOG_GATEWAY_PORT", gateway.user_timeout_seconds)
     async with (

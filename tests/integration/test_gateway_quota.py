@@ -1,4 +1,4 @@
-"""What one user may begin: so many turns a minute, so many open at once; and that a known key is answered all the same."""
+"""What one user may begin: turns a minute, and turns open at once; a known key is answered all the same."""
 
 import asyncio
 from typing import Any

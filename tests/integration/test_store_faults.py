@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from domain.commands import SubmitTurn
-from domain.errors import IdempotencyMismatch, InternalFault, TurnIdTaken
+from domain.errors import AttachmentMissing, IdempotencyMismatch, InternalFault, TurnIdTaken
 from domain.ids import CommandKey, SessionId, TurnId
 from domain.ports import Outcome
 from infra.pipeline.faults import refusal
@@ -15,7 +15,12 @@ from infra.postgres.pool import create_pool
 from tests.support.databases import Database
 from tests.support.stand import postgres_stand
 
-CALLERS = {"turns_pkey": TurnIdTaken, "turns_external_id": TurnIdTaken, "turns_idempotency_key": IdempotencyMismatch}
+CALLERS = {
+    "turns_pkey": TurnIdTaken,
+    "turns_external_id": TurnIdTaken,
+    "turns_idempotency_key": IdempotencyMismatch,
+    "blob_references_sha256_fkey": AttachmentMissing,
+}
 """Constraints on what callers choose."""
 
 

@@ -25,13 +25,21 @@ NOBODYS = (
     "ALTER TABLE events DISABLE TRIGGER ALL",
     "CREATE TABLE mine (a integer)",
     "DROP TABLE blobs",
+    "DELETE FROM blobs",
+    "UPDATE blob_chunks SET content = ''",
+    "DELETE FROM blob_references",
+    "INSERT INTO blob_references VALUES (gen_random_uuid(), '')",
 )
 OTHERS = {
     "turnlog_agent": (
         "INSERT INTO workers (worker_id, lease_seconds, expires_at) VALUES (gen_random_uuid(), 1, now())",
         "UPDATE agents SET name = 'x'",
+        "INSERT INTO blobs (sha256, media_type, bytes, created_at) VALUES ('', '', 0, now())",
     ),
-    "turnlog_worker": ("INSERT INTO blobs (sha256, media_type, bytes, created_at) VALUES ('', '', 0, now())",),
+    "turnlog_worker": (
+        "INSERT INTO blobs (sha256, media_type, bytes, created_at) VALUES ('', '', 0, now())",
+        "SELECT collect_blobs(0, 1)",
+    ),
     "turnlog_projector": (
         "INSERT INTO events (session_id, sequence) VALUES (gen_random_uuid(), 1)",
         "UPDATE turns SET status = 'queued'",
