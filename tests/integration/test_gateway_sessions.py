@@ -128,7 +128,7 @@ async def test_a_session_token_opens_its_session_only(stand: HttpStand) -> None:
     for method, body in (("GET", None), ("POST", {"agent_id": AGENT})):
         refused = await held.json(method, "/v1/sessions", body, status=403)
         assert refused["code"] == "user_needed"
-    await held.json("GET", "/v1/agents")
+    assert (await held.json("GET", "/v1/agents", status=403))["code"] == "user_needed"
     forged = made["session_token"][:-1] + ("A" if made["session_token"][-1] != "A" else "B")
     await stand.client(token=forged).json("GET", "/v1/sessions/one", status=401)
 
