@@ -31,9 +31,10 @@ from typing import Any, Literal, TypeVar
 
 from domain.parts import Answer, FilePart, Part, Requirement, TextPart
 from domain.runtime import Attachments, NoAttachments
-from services.worker.hooks.declared import Hook, Hooked, HookRun, Refused, evaluation, guardrail, hook, hooked, webhook
+from services.worker.hooks.declared import Hook, Hooked, HookRun, Refused, evaluation, guardrail, hook, hooked
 from services.worker.hooks.signing import verify_webhook
 from services.worker.hooks.unpack_archives import unpack_archives
+from services.worker.hooks.webhook import webhook
 
 __all__ = [
     "IDEMPOTENT",

@@ -140,18 +140,3 @@ def evaluation(
         return Hook(function=given, name=name or _as_hook(given).name, background=background, evaluation=True)
 
     return made if function is None else made(function)
-
-
-def webhook(
-    url: str,
-    *,
-    secret: str,
-    name: str = "webhook",
-    after: Sequence[End] = ("completed", "failed", "interrupted"),
-    timeout: float = 10.0,
-) -> Hook:
-    """A post-hook that posts the end of a turn to `url`, signed with `secret` (HMAC-SHA256), always in the background.
-    Receivers check with `verify_webhook`; the header `Turnlog-Delivery` is the job's id, the same at each try."""
-    from services.worker.hooks.webhook import Webhook
-
-    return Hook(function=Webhook(url, secret, timeout), name=name, background=True, after=after)

@@ -1,11 +1,12 @@
 """The built-in hook that tells another service how a turn ended."""
 
 import time
+from collections.abc import Sequence
 
 import httpx2
 import msgspec
 
-from services.worker.hooks.declared import HookRun
+from services.worker.hooks.declared import End, Hook, HookRun
 from services.worker.hooks.signing import sign
 
 _encode = msgspec.json.Encoder().encode
@@ -56,3 +57,16 @@ class Webhook:
             answer = await http.post(self._url, content=body, headers=headers)
         if not 200 <= answer.status_code < 300:
             raise WebhookRefused(answer.status_code)
+
+
+def webhook(
+    url: str,
+    *,
+    secret: str,
+    name: str = "webhook",
+    after: Sequence[End] = ("completed", "failed", "interrupted"),
+    timeout: float = 10.0,
+) -> Hook:
+    """A post-hook that posts the end of a turn to `url`, signed with `secret` (HMAC-SHA256), always in the background.
+    Receivers check with `verify_webhook`; the header `Turnlog-Delivery` is the job's id, the same at each try."""
+    return Hook(function=Webhook(url, secret, timeout), name=name, background=True, after=after)

@@ -12,6 +12,7 @@ from domain.events import item
 from domain.events import turn as turn_events
 from domain.frames import LiveItemDelta, LiveItemStarted
 from domain.parts import Scope
+from services.gateway.dialects.agentos.applying import apply
 from services.gateway.dialects.agentos.calls import Call, paused_content, requirement_object, seconds, step_requirement
 from services.gateway.dialects.agentos.component import PREFIX, Component
 from services.gateway.dialects.agentos.order import Lost, Placed
@@ -64,7 +65,7 @@ class Fold:
         """What the next frame says."""
         boundary = isinstance(placed.data, turn_events.TurnStarted) and self.run.attempt not in (0, placed.data.attempt)
         stopped_in = self.run.status
-        self.run.apply(placed)
+        apply(self.run, placed)
         if placed.frame is None:
             return []
         if boundary:

@@ -1,19 +1,17 @@
 """A run's messages, built from its events and never from what is private: no system prompt, no earlier turns."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from domain.ids import Micros
 from services.gateway.dialects.agentos.calls import Call, seconds
-
-if TYPE_CHECKING:
-    from domain.ids import Micros
-    from services.gateway.dialects.agentos.run import Run
+from services.gateway.dialects.agentos.run import Run
 
 _encode = msgspec.json.Encoder().encode
 
 
-def messages_of(run: "Run") -> list[dict[str, Any]]:
+def messages_of(run: Run) -> list[dict[str, Any]]:
     """Oldest first. A model's text and the calls that follow it are one message, each result is one."""
     found: list[dict[str, Any]] = []
     if run.input:
@@ -57,7 +55,7 @@ def messages_of(run: "Run") -> list[dict[str, Any]]:
     return found
 
 
-def _message(id_: str, role: str, at: "Micros", content: str | None) -> dict[str, Any]:
+def _message(id_: str, role: str, at: Micros, content: str | None) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "id": id_,
         "content": content,

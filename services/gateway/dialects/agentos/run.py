@@ -3,17 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
-from domain.events import item
-from domain.events import turn as turn_events
-from domain.frames import LiveItemDelta
 from domain.ids import Micros
-from domain.parts import Answer, Failure, FilePart, ForkSource, Part, Requirement, Scope, input_text
+from domain.parts import Failure, FilePart, ForkSource, Part, Requirement, Scope, input_text
 from services.gateway.dialects.agentos.calls import Call
 from services.gateway.dialects.agentos.component import Component
-from services.gateway.dialects.agentos.messages import messages_of
-from services.gateway.dialects.agentos.order import Placed
 
 STATUS: dict[str, str] = {
     "queued": "PENDING",
@@ -98,13 +91,16 @@ class Run:
         self.reasoning: set[str] = set()
         """Items that are no text."""
 
-        self._order: list[tuple[str, Text | Call]] = []
-        self._calls: dict[str, Call] = {}
-        self._open_calls: set[str] = set()
-        self._gone: set[str] = set()
-        self._pieces: list[tuple[str, str]] = []
+        self.order: list[tuple[str, Text | Call]] = []
+        """`text`, `call` or `result`, as they came."""
 
-    # What it is ----------------------------------------------------------------------------------------------------
+        self.by_item: dict[str, Call] = {}
+        self.open_calls: set[str] = set()
+        self.gone: set[str] = set()
+        """Items that a later attempt has superseded."""
+
+        self.pieces: list[tuple[str, str]] = []
+        """Item and text of each delta of the run's own."""
 
     @property
     def wire_status(self) -> str:
@@ -133,172 +129,26 @@ class Run:
 
     def content(self) -> str | None:
         """What the run itself has said so far, piece by piece as it was streamed, of texts that are whole."""
-        whole = {one.item_id for kind, one in self._order if kind == "text"}
-        said = [text for item_id, text in self._pieces if item_id in whole]
+        whole = {one.item_id for kind, one in self.order if kind == "text"}
+        said = [text for item_id, text in self.pieces if item_id in whole]
         if self.component.kind == "workflow":
             # What its steps say is theirs; its own word is the result, or why there is none.
-            own = [one.text for _, one in self._order if isinstance(one, Text) and one.scope is None]
+            own = [one.text for _, one in self.order if isinstance(one, Text) and one.scope is None]
             return self.output or (own[-1] if own else None)
         return "".join(said) if said else self.output
 
     def said_by(self, run_id: str) -> str:
         """What a member's run has said, of texts that are whole."""
-        texts = [one for _, one in self._order if isinstance(one, Text)]
+        texts = [one for _, one in self.order if isinstance(one, Text)]
         return "".join(text.text for text in texts if text.scope is not None and text.scope.run_id == run_id)
 
     def calls(self) -> list[Call]:
         """Its own tool calls, in order."""
-        return [call for kind, call in self._order if kind == "call" and isinstance(call, Call) and call.scope is None]
+        return [call for kind, call in self.order if kind == "call" and isinstance(call, Call) and call.scope is None]
 
     def call(self, item_id: str) -> Call | None:
-        return self._calls.get(item_id)
+        return self.by_item.get(item_id)
 
     def transcript(self) -> list[tuple[str, Text | Call]]:
         """`("text" | "call" | "result", …)` of the run itself, in order."""
-        return [(kind, one) for kind, one in self._order if one.scope is None]
-
-    def step(self, payload: Any) -> None:
-        """A step has ended: what it gave."""
-        if isinstance(payload, dict):
-            response = payload.get("step_response")
-            self.steps.append(
-                response
-                if isinstance(response, dict)
-                else {name: payload[name] for name in ("step_name", "step_id", "content") if name in payload}
-            )
-
-    # What happens to it --------------------------------------------------------------------------------------------
-
-    def apply(self, placed: Placed) -> None:
-        """The next frame, or an event without one."""
-        data, at = placed.data, placed.at
-        match data:
-            case turn_events.TurnQueued():
-                self._queued(data, placed)
-            case turn_events.InputRewritten():
-                self.input = data.input
-            case turn_events.TurnStarted():
-                self.status, self.continued, self.attempt = "running", False, data.attempt
-                self.started_at = at if self.started_at is None else self.started_at
-            case turn_events.TurnPaused():
-                self.status, self.asked_at = "paused", at
-                self._ask(data.requirements)
-            case turn_events.TurnAnswered():
-                self._answer(data.tool_call_id, data.answer)
-            case turn_events.TurnContinued():
-                self.continued = True
-            case LiveItemDelta(scope=None):
-                # In the order of the stream: texts of one run may come side by side.
-                self._pieces.append((data.item_id, data.text))
-            case item.ItemSuperseded():
-                # Some may come later: they wait behind a hole of their attempt.
-                self._gone.update(data.item_ids)
-                self._order = [(kind, one) for kind, one in self._order if one.item_id not in self._gone]
-                self._open_calls -= self._gone
-            case item.ItemCompleted():
-                self._item(data, at)
-            case item.ToolStarted():
-                call = self._calls.get(data.item_id)
-                if call is not None and call.started_at is None:
-                    call.started_at = at
-            case item.ToolResultSnapshot(final=True):
-                self._result(data, at)
-            case item.CheckpointReached():
-                if data.reason == "tool_batch" and not self._open_calls and data.scope is None:
-                    self.places.append(Place(placed.sequence, len(messages_of(self)), at))
-            case item.UsageRecorded():
-                self._use(data)
-            case item.RuntimeEvent():
-                self._runtime_event(data)
-            case turn_events.TurnSuperseded():
-                self.superseded_by = data.by_turn_id
-            case _ if isinstance(data, turn_events.TERMINAL):
-                self._end(data, at)
-
-    def _queued(self, data: turn_events.TurnQueued, placed: Placed) -> None:
-        self.created_at, self.first_sequence = placed.at, placed.sequence
-        self.input, self.forked_from, self.regenerates = data.input, data.forked_from, data.regenerates
-        self.idempotency_key = data.idempotency_key
-        metadata = data.metadata or {}
-        said, copied = metadata.get("agentos"), metadata.get("copied_from")
-        self.extra = said if isinstance(said, dict) else {}
-        self.copied_from = copied.get("session") if isinstance(copied, dict) else None
-        self.session_state = self.extra.get("session_state")
-        user = self.extra.get("user_id")
-        self.user_id = user if isinstance(user, str) else self.user_id
-
-    def _ask(self, requirements: list[Requirement]) -> None:
-        self.requirements = list(requirements)
-        for requirement in requirements:
-            call = self._call_of(requirement)
-            if call is not None:
-                call.requirement = requirement
-
-    def _answer(self, tool_call_id: str, answer: Answer) -> None:
-        self.requirements = [
-            msgspec.structs.replace(r, answer=answer) if r.tool_call_id == tool_call_id else r
-            for r in self.requirements
-        ]
-        for requirement in self.requirements:
-            call = self._call_of(requirement)
-            if call is not None:
-                call.requirement = requirement
-
-    def _call_of(self, requirement: Requirement) -> Call | None:
-        if requirement.item_id is not None:
-            return self._calls.get(requirement.item_id)
-        mine = [call for call in self._calls.values() if call.tool_call_id == requirement.tool_call_id]
-        return mine[-1] if mine else None
-
-    def _item(self, data: item.ItemCompleted, at: Micros) -> None:
-        if data.item_id in self._gone:
-            return
-        if data.kind == "text":
-            self._order.append(("text", Text(data.item_id, data.message_id, data.text or "", data.scope, at)))
-        elif data.kind == "tool_call" and data.tool_call is not None:
-            call = Call(
-                item_id=data.item_id,
-                tool_call_id=data.tool_call.tool_call_id,
-                name=data.tool_call.name,
-                arguments=data.tool_call.arguments,
-                called_at=at,
-                scope=data.scope,
-            )
-            self._calls[data.item_id] = call
-            self._open_calls.add(data.item_id)
-            self._order.append(("call", call))
-
-    def _result(self, data: item.ToolResultSnapshot, at: Micros) -> None:
-        self._open_calls.discard(data.item_id)
-        call = self._calls.get(data.item_id)
-        if call is not None and call.ended_at is None:
-            call.result, call.is_error, call.ended_at = data.output, data.is_error, at
-            self._order.append(("result", call))
-
-    def _use(self, data: item.UsageRecorded) -> None:
-        counted = self.usage.setdefault(data.model, {"input_tokens": 0, "output_tokens": 0})
-        counted["input_tokens"] += data.input_tokens
-        counted["output_tokens"] += data.output_tokens
-
-    def _runtime_event(self, data: item.RuntimeEvent) -> None:
-        payload = data.payload
-        if data.scope is None:
-            if data.name == "SessionState":
-                self.session_state = payload
-            elif data.name == "RunMetrics" and isinstance(payload, dict):
-                self.metrics = payload
-            elif data.name == "StepCompleted":
-                self.step(payload)
-
-    def _end(self, data: Any, at: Micros) -> None:
-        self.cancelled_while = {"queued": "PENDING", "running": "EXECUTING", "paused": "PAUSED"}.get(self.status)
-        self.ended_at = at
-        match data:
-            case turn_events.TurnCompleted():
-                self.status, self.output = "completed", data.output
-            case turn_events.TurnFailed():
-                self.status, self.error = "failed", data.error
-            case turn_events.TurnInterrupted():
-                self.status = "interrupted"
-            case turn_events.TurnCancelled():
-                self.status = "cancelled"
+        return [(kind, one) for kind, one in self.order if one.scope is None]
