@@ -48,8 +48,8 @@ class PostgresEventStore:
     ) -> WirePage:
         """As many events as fit into `limit_bytes` of ready bytes, at least one where there is one. Raises
         SessionNotFound, StoreUnavailable."""
-        if form == "sse" and limit_events is None:
-            page = await self._stream_page(session_id, after, limit_bytes)
+        if form == "sse":
+            page = await self._stream_page(session_id, after, limit_bytes, limit_events)
             if page is not None:
                 return page
         count = max(1, limit_bytes // LEAST)
@@ -66,10 +66,14 @@ class PostgresEventStore:
         body = (b"" if form == "sse" else b",").join(pieces[:fits])
         return WirePage(first=Sequence(after + 1), last=Sequence(after + fits), head=head, closed=closed, body=body)
 
-    async def _stream_page(self, session_id: SessionId, after: Sequence, limit_bytes: int) -> WirePage | None:
+    async def _stream_page(
+        self, session_id: SessionId, after: Sequence, limit_bytes: int, limit_events: int | None
+    ) -> WirePage | None:
         """As the server has put it together; None where a payload has a line break, which only we can mend."""
         around = most(after + limit_bytes)
         count = max(1, limit_bytes // around)
+        if limit_events is not None:
+            count = min(count, limit_events)
         rows = await fetch(self._pool, _SQL["stream_page"], session_id, after, count, limit_bytes, around)
         if not rows:
             raise SessionNotFound(session_id=session_id)

@@ -88,7 +88,7 @@ class Log:
         last = after
         for type_, made in events[after:]:
             block = frames.event(last + 1, type_, made)
-            if body and len(body) + len(block) > self.page_bytes:
+            if body and (len(body) + len(block) > self.page_bytes or last - after == limit):
                 break
             body += block
             last += 1

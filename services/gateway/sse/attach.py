@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from domain.errors import AgentUnavailable, Unavailable
 from services.gateway.sse import frames
+from services.gateway.sse.ahead import Ahead
 from services.gateway.sse.feed import SessionFeed
 from services.gateway.sse.hub import Hub
 from services.gateway.sse.inquiry import Stand
-from services.gateway.sse.ports import ReplayPage
 from services.gateway.sse.viewer import Viewer
 
 _FIRST_PAUSE = 0.05
@@ -82,24 +82,23 @@ async def follow(hub: Hub, feed: SessionFeed, viewer: Viewer) -> None:
 
 
 async def _catch_up(hub: Hub, feed: SessionFeed, viewer: Viewer) -> None:
-    """Pages until the viewer has what was shown. The next one is on its way while one is written, so two at most are
-    held."""
-    asked: Future[ReplayPage] | None = None
+    """Pages until the viewer has what was shown. The next ones are on their way while one is written, so three at most
+    are held."""
+    ahead = Ahead(feed.pages)
     pause = _FIRST_PAUSE
     while not viewer.over and viewer.cursor < feed.shown:
         try:
-            page = await (asyncio.shield(asked) if asked else feed.pages.page(viewer.cursor))
+            page = await ahead.page(viewer.cursor)
         except Unavailable:
             # The stream stays open, with comments; the client would find no other way to what it lacks either.
-            asked = None
+            ahead.forget()
             await asyncio.sleep(pause)
             pause = min(pause * 2, hub.limits.heal_retry_seconds)
             continue
         pause = _FIRST_PAUSE
-        asked = None
         if page.last == viewer.cursor:
             await asyncio.sleep(hub.limits.hold_seconds)
             continue
-        if page.last < page.head and viewer.peer.writable:
-            asked = feed.pages.ask(page.last)
+        if viewer.peer.writable:
+            ahead.look(page)
         await viewer.write_page(page.body, page.last)

@@ -28,8 +28,9 @@ class Pages:
         self._asked: dict[int, Future[ReplayPage]] = {}
         self._forgotten = 0
 
-    def ask(self, after: int) -> "Future[ReplayPage]":
-        """The page after that cursor; whoever awaits it shields it. Raises SessionNotFound, Unavailable."""
+    def ask(self, after: int, limit: int | None = None) -> "Future[ReplayPage]":
+        """The page after that cursor, of so many events at most if it must be read for this; whoever awaits it shields
+        it. Raises SessionNotFound, Unavailable."""
         asked = self._asked.get(after)
         if asked is None:
             asked = asyncio.get_running_loop().create_future()
@@ -39,7 +40,7 @@ class Pages:
                 return asked
             self._asked[after] = asked
             asked.add_done_callback(_seen)
-            self._spawn(self._read(after, asked))
+            self._spawn(self._read(after, limit, asked))
         return asked
 
     async def page(self, after: int) -> ReplayPage:
@@ -55,10 +56,10 @@ class Pages:
         self._forgotten += 1
         self.tail.clear()
 
-    async def _read(self, after: int, asked: "Future[ReplayPage]") -> None:
+    async def _read(self, after: int, limit: int | None, asked: "Future[ReplayPage]") -> None:
         before = self._forgotten
         try:
-            page = await self._replays.read(self._session_id, after)
+            page = await self._replays.read(self._session_id, after, limit)
         except Exception as error:  # noqa: BLE001 - root of a task: whoever waits for the page gets the error
             asked.set_exception(error)
         else:

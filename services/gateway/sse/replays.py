@@ -21,9 +21,9 @@ class Replays:
         self._agent = agent
         self._room = asyncio.Semaphore(in_flight)
 
-    async def read(self, session_id: str, after: int) -> ReplayPage:
-        """The page after that cursor, as committed when the agent service got the question. Raises SessionNotFound,
-        Unavailable."""
+    async def read(self, session_id: str, after: int, limit: int | None = None) -> ReplayPage:
+        """The page after that cursor, of so many events at most, as committed when the agent service got the question.
+        Raises SessionNotFound, Unavailable."""
         async with self._room:
             self._meter.pages += 1
-            return await self._agent.page(session_id, after)
+            return await self._agent.page(session_id, after, limit=limit)
