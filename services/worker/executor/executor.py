@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
 from functools import partial
 
 import msgspec
 import structlog
 
-from domain import commands, frames, replies
+from domain import commands, replies
 from domain.clock import IdSource, Monotonic
 from domain.errors import InternalFault, Rejection, StaleFence, TooLarge, VersionMismatch
 from domain.history import TurnLog
@@ -16,11 +15,10 @@ from domain.ids import SessionId, WorkerId
 from domain.parts import Failure, Part
 from domain.ports import CommandPipeline, Notifier
 from domain.runtime import Attachments, NoAttachments, Runtime
-from domain.texts import made_safe
-from services.worker.executor.asking import askable
 from services.worker.executor.bounds import Bounds
 from services.worker.executor.failures import failure_of, place_of
 from services.worker.executor.gate import CommitGate
+from services.worker.executor.intake import Intake
 from services.worker.executor.interrupt import StopWish
 from services.worker.executor.lease import Lease
 from services.worker.executor.leg import Leg, Told, read_start
@@ -32,12 +30,6 @@ from services.worker.hooks.hook import NO_HOOKS, Hooks
 from services.worker.hooks.in_line import InLine
 
 log = structlog.get_logger("turnlog.worker")
-
-_BREATH_SECONDS = 0.01
-"""A runtime that never awaits is made to: others share the loop."""
-
-_PIECE = 64 * 1024
-"""Code points of a delta that are recorded at a time, so that a huge one is bounded by the store's pace too."""
 
 
 class Tools(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,12 +68,9 @@ class Executor:
         self._lost = asyncio.Event()
         self._releasing = False
         self._limit: asyncio.Timeout | None = None
-        self._said: Outcome | None = None
         self.ended: str = "lost"
         """What became of the turn with the end of this leg: its status, `released`, or `lost` to another worker."""
 
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
         self._gate = CommitGate(tools.lease)
         session_id = SessionId(claim.session_id)
         self._hooks = InLine(
@@ -117,6 +106,13 @@ class Executor:
             recorder=self._recorder,
             pending_bytes=tools.bounds.pending_bytes,
             on_interrupt=self.interrupt,
+        )
+        self._intake = Intake(
+            self._recorder,
+            self._writer,
+            clock=tools.clock,
+            new_id=tools.ids.uuid7,
+            touched=partial(tools.lease.touched, claim.turn_id),
         )
 
     def interrupt(self) -> None:
@@ -179,8 +175,7 @@ class Executor:
             log.exception("turn.fault", session=self.claim.session_id, turn=self.claim.turn_id, kinds=kinds)
             reply = await self._give_up(Failure(code="agent_error", message="An internal error ended the turn."))
         finally:
-            if self._timer is not None:
-                self._timer.cancel()
+            self._intake.stop()
         if reply is None:
             return None
         self.ended = "released" if reply.status == "running" else reply.status
@@ -219,7 +214,7 @@ class Executor:
                     self._end_by(0.0)
                 if not told.begun:
                     leg.input = await self._hooks.before(leg.input, told.rewritten_by, self._rewrite)
-                await self._consume(leg)
+                await self._intake.all_of(self._runtime, leg)
                 await self._run_post_hooks(leg, told)
         except Exception as error:  # noqa: BLE001 - the root of users' code: whatever it raises ends this turn only
             failed = error
@@ -234,21 +229,21 @@ class Executor:
     async def _run_post_hooks(self, leg: Leg, told: Told) -> None:
         """Where the runtime has come to its end. Until they have passed it has not said so: a refusal, an interrupt or
         a hand-back counts."""
-        said = self._said or completed(None)
+        said = self._intake.said or completed(None)
         if said.kind != "completed" or self._releasing or self._wish.requested:
             return
-        self._said = None
+        self._intake.said = None
         # Those who watch need not wait for the hooks to see the whole text.
         self._recorder.seal()
         self._recorder.end(self._now(), partial=False)
         self._writer.wake()
         await self._hooks.after(leg.input, said.output or "".join([*told.said.values(), *self._recorder.said]) or None)
-        self._said = said
+        self._intake.said = said
 
     def _outcome(self, failed: BaseException | None) -> Outcome:
         """What the runtime said last counts; else what was asked of it; else how it ended."""
-        if self._said is not None:
-            return self._said
+        if self._intake.said is not None:
+            return self._intake.said
         if self._releasing:
             return Outcome(kind="released")
         if self._wish.requested:
@@ -265,54 +260,6 @@ class Executor:
             error_at=place_of(failed),
         )
         return Outcome(kind="failed", error=error)
-
-    async def _consume(self, leg: Leg) -> None:
-        """Pull frames until the runtime has no more."""
-        breathed = self._now()
-        async with aclosing(self._runtime.execute(leg)) as stream:
-            async for frame in stream:
-                await self._writer.room()
-                now = self._now()
-                if now - breathed > _BREATH_SECONDS:
-                    await asyncio.sleep(0)
-                    breathed = now
-                match frame:
-                    case frames.Completed():
-                        self._said = completed(frame.output and made_safe(frame.output))
-                    case frames.Paused():
-                        asked = askable(frame.requirements, self._tools.ids.uuid7)
-                        self._said = Outcome(kind="paused", requirements=asked)
-                    case frames.Stopped():
-                        self._said = Outcome(kind="interrupted")
-                    case frames.ItemDelta() if len(frame.text) > _PIECE:
-                        for start in range(0, len(frame.text), _PIECE):
-                            await self._writer.room()
-                            piece = frame.text[start : start + _PIECE]
-                            self._record(msgspec.structs.replace(frame, text=piece))
-                    case _:
-                        self._record(frame)
-
-    def _record(self, frame: frames.RuntimeFrame) -> None:
-        self._tools.lease.touched(self.claim.turn_id)
-        self._recorder.take(frame, self._now())
-        # Behind a started tool its body waits.
-        self._writer.wake(urgent=isinstance(frame, frames.ToolStarted | frames.Together))
-        self._arm()
-
-    def _arm(self) -> None:
-        due = self._recorder.due()
-        if due is None or (self._timer is not None and self._timer_at <= due):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = due
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, due - self._now()), self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._recorder.tick(self._now())
-        self._writer.wake()
-        self._arm()
 
     async def _finish(self, outcome: Outcome) -> replies.ExecutorReply:
         attempt, frame = self.claim.attempt, self._recorder.next_frame()
