@@ -24,7 +24,7 @@ _QUICK: dict[str, dict[str, Any]] = {
     "replay": {"rounds": 3, "events": 100_000},
     "fanout": {"rounds": 3},
     "idle": {"rounds": 3},
-    "rebuild": {"rounds": 3, "sessions": 500},
+    "rebuild": {"rounds": 3, "sessions": 500, "events": 20_000},
     "appends": {"rounds": 3, "sessions": 300, "seconds": 3.0},
     "audit": {"rounds": 3, "sessions": 300, "events": 20_000},
 }
@@ -33,7 +33,7 @@ _FULL: dict[str, dict[str, Any]] = {
     "replay": {"rounds": 7, "events": 400_000},
     "fanout": {"rounds": 7, "seconds": 10},
     "idle": {"rounds": 5, "viewers": 4000},
-    "rebuild": {"rounds": 5, "sessions": 5000},
+    "rebuild": {"rounds": 5, "sessions": 5000, "events": 1_000_000},
     "appends": {"rounds": 7, "sessions": 2000, "seconds": 10.0},
     "audit": {"rounds": 3, "sessions": 5000, "events": 1_000_000},
 }

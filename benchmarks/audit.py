@@ -12,12 +12,8 @@ import resource
 from statistics import median
 from typing import Any
 
-import asyncpg
-
-from benchmarks.giant import EVENTS_A_TURN, put_giant
-from benchmarks.planted import bare, empty_database, full_database, server, timed
+from benchmarks.planted import bare, full_database, giant_database, server, timed
 from infra.embedded import EmbeddedPostgres
-from infra.postgres.pool import prepare
 from services.cli.auditing import Totals, audit_database
 from services.cli.long_work import run_long
 
@@ -64,13 +60,7 @@ async def many(started: EmbeddedPostgres, sessions: int, rounds: int) -> dict[st
 
 async def giant(started: EmbeddedPostgres, events: int, rounds: int) -> dict[str, Any]:
     """One session."""
-    database = await empty_database(started, "giant")
-    connection = await asyncpg.connect(database.dsn)
-    await prepare(connection)
-    await connection.reset_type_codec("uuid", schema="pg_catalog")
-    await put_giant(connection, events // EVENTS_A_TURN)
-    await connection.execute("VACUUM ANALYZE")
-    await connection.close()
+    database = await giant_database(started, events)
     context = multiprocessing.get_context("spawn")
     found, rates, peaks = [], [], []
     for number in range(rounds):

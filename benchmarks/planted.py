@@ -7,8 +7,10 @@ from typing import Any
 
 import asyncpg
 
+from benchmarks.giant import EVENTS_A_TURN, put_giant
 from infra.embedded import EmbeddedPostgres
 from infra.postgres.audit_reader import HIGHEST, LOWEST
+from infra.postgres.pool import prepare
 from infra.postgres.sql import statements
 from tests.support.databases import Database
 from tests.support.migrations import agent
@@ -47,6 +49,19 @@ async def full_database(started: EmbeddedPostgres, name: str, sessions: int) -> 
     await admin.execute("VACUUM ANALYZE")
     await admin.close()
     return database, events
+
+
+async def giant_database(started: EmbeddedPostgres, events: int) -> Database:
+    """With one session of so many events."""
+    database = await empty_database(started, "giant")
+    connection = await asyncpg.connect(database.dsn)
+    await prepare(connection)
+    # COPY needs the default one.
+    await connection.reset_type_codec("uuid", schema="pg_catalog")
+    await put_giant(connection, events // EVENTS_A_TURN)
+    await connection.execute("VACUUM ANALYZE")
+    await connection.close()
+    return database
 
 
 async def bare(dsn: str, tables: Sequence[str] = ("events",)) -> int:

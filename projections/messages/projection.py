@@ -67,7 +67,7 @@ class Messages:
         if wanted:
             arrays = [list(column) for column in zip(*wanted.values(), strict=True)]
             for row in await tx.fetch(_SQL["of_turns"], *arrays):
-                found.setdefault((row["session_id"], row["enqueue_sequence"]), []).append(_message(row))
+                found.setdefault((row["session_id"], row["enqueue_sequence"]), []).append(stored_message(row))
         return found
 
 
@@ -77,7 +77,8 @@ def _shows(event: Event) -> bool:
     return isinstance(event, TurnQueued | ItemSuperseded | TurnSuperseded)
 
 
-def _message(row: Any) -> Message:
+def stored_message(row: Any) -> Message:
+    """The message in a row with all columns of the read model."""
     return Message(
         message_id=row["message_id"],
         turn_id=row["turn_id"],

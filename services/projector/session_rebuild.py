@@ -12,7 +12,6 @@ from contextlib import aclosing
 from typing import Any, cast
 
 import asyncpg
-import msgspec
 
 from domain.errors import StoreUnavailable
 from domain.events import registry
@@ -32,6 +31,7 @@ LANES = 2
 """Groups of sessions that are under way in one process: one is folded here while the server writes another."""
 SESSIONS_AT_ONCE = 100
 EVENTS_AT_ONCE = 3000
+_PAGE_BYTES = 4 * 1024 * 1024
 _CONNECTION_SECONDS = 30.0
 
 
@@ -48,6 +48,7 @@ class SessionRebuild:
         self._accept = accept
         self._part, self._parts = part, parts
         self._types = EVENT_TYPES[target.name]
+        self._page = EVENTS_AT_ONCE // 4
         self._comparison = Comparison(target)
         self._report = Report()
 
@@ -125,19 +126,23 @@ class SessionRebuild:
             async with self._pool.acquire(timeout=_CONNECTION_SECONDS) as connection, connection.transaction():
                 await self._advance(connection, going)
             going = [one for one in going if one.upto < one.goal]
-        async with self._pool.acquire(timeout=_CONNECTION_SECONDS) as connection:
-            await self._comparison.compare(connection, some)
+        for one in some:
+            if not one.compared:
+                async with self._pool.acquire(timeout=_CONNECTION_SECONDS) as connection:
+                    await self._comparison.served(connection, one)
 
     async def _advance(self, connection: Any, some: list[Building]) -> None:
-        """Apply one page of each, up to its goal."""
+        """Apply one page of each, up to its goal, and compare what that wrote."""
+        limit = self._page
         rows = await connection.fetch(
             _SQL["events"],
             [one.session_id for one in some],
             [one.upto for one in some],
             [one.goal for one in some],
             None if self._types is None else list(self._types),
-            EVENTS_AT_ONCE,
+            limit,
         )
+        self._fit(sum(len(row["payload"]) for row in rows))
         pages: list[list[AppliedEvent]] = [[] for _ in some]
         # What was erased is shown by no message; turns are as its skeletons fold.
         hides = self._target.name == "messages"
@@ -148,15 +153,39 @@ class SessionRebuild:
             pages[place - 1].append(event)
             if erased and hides:
                 hidden.add(event_id)
+        await self._take_back(connection, [(one, page) for one, page in zip(some, pages, strict=True) if page])
         changes = []
         for one, page in zip(some, pages, strict=True):
-            one.upto = page[-1].sequence if len(page) == EVENTS_AT_ONCE else one.goal
+            one.upto = page[-1].sequence if len(page) == limit else one.goal
             if page:
-                shown = [event for event in page if event.event_id not in hidden] if hidden else page
-                one.fresh.apply(shown)
-                changes.append(msgspec.structs.replace(one.refold.change(page), events=shown))
+                changes.append(one.refold.change(page, hidden))
         if changes:
             await self._projection.apply(changes, cast(Transaction, connection))
+        await self._comparison.written(connection, some)
+
+    async def _take_back(self, connection: Any, pages: list[tuple[Building, list[AppliedEvent]]]) -> None:
+        """What the fold has let go of and these events concern."""
+        lacking = [(one, place) for one, page in pages for place in one.refold.lacks(page)]
+        if not lacking:
+            return
+        rows = await connection.fetch(
+            _SQL[f"{self._target.name}_at"],
+            [one.session_id for one, _ in lacking],
+            [self._target.generation] * len(lacking),
+            [place for _, place in lacking],
+        )
+        found: dict[str, list[Any]] = {}
+        for row in rows:
+            found.setdefault(row["session_id"], []).append(row)
+        for one, _ in pages:
+            one.refold.take_back(found.get(one.session_id, []))
+
+    def _fit(self, size: int) -> None:
+        """Pages shrink where events are large."""
+        if size > _PAGE_BYTES:
+            self._page = max(20, self._page // 4)
+        elif size < _PAGE_BYTES // 4:
+            self._page = min(EVENTS_AT_ONCE, self._page * 2)
 
     async def _flip(self, some: list[Building], *, wait: bool) -> list[Building]:
         """Under their locks: what came meanwhile, the comparison, and the new rows are served. Those whose lock others
@@ -174,7 +203,7 @@ class SessionRebuild:
                     one.goal = heads[one.session_id]["last_sequence"]
                 while moving := [one for one in mine if one.upto < one.goal]:
                     await self._advance(connection, moving)
-                await self._comparison.compare(connection, mine)
+                await self._comparison.settle(connection, mine)
                 good = [one for one in mine if self._comparison.may_flip(one, accept=self._accept)]
                 if good:
                     flipped = [one.session_id for one in good]

@@ -80,6 +80,7 @@ CROSS JOIN LATERAL (
 ) AS e;
 
 -- name: turns
+-- All rows of sessions in one generation each.
 SELECT
     t.session_id::text AS session_id, t.turn_id::text AS turn_id, t.enqueue_sequence, t.input, t.context_version,
     t.idempotency_key, t.external_id, t.metadata, t.forked_from, t.regenerates::text AS regenerates, t.queued_at,
@@ -87,17 +88,119 @@ SELECT
     t.rewritten_input, t.output, t.error, t.usage, t.requirements, t.superseded_by::text AS superseded_by,
     t.parent_turn_id::text AS parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at,
     t.finished_at, t.progress, t.leg_started_at, t.expires_at
-FROM unnest($1::text [], $2::integer [], $3::bigint []) AS w (session_id, generation, after)
-INNER JOIN turns AS t
-    ON t.session_id = w.session_id::uuid AND t.generation = w.generation AND t.last_sequence > w.after;
+FROM unnest($1::text [], $2::integer []) AS w (session_id, generation)
+INNER JOIN turns AS t ON t.session_id = w.session_id::uuid AND t.generation = w.generation;
 
 -- name: messages
 SELECT
     m.session_id::text AS session_id, m.message_id::text AS message_id, m.turn_id::text AS turn_id, m.enqueue_sequence,
     m.ordinal, m.role, m.parts, m.items, m.status, m.first_sequence, m.last_sequence, m.created_at
-FROM unnest($1::text [], $2::integer [], $3::bigint []) AS w (session_id, generation, after)
+FROM unnest($1::text [], $2::integer []) AS w (session_id, generation)
+INNER JOIN messages AS m ON m.session_id = w.session_id::uuid AND m.generation = w.generation;
+
+-- name: turns_of
+-- Rows by their ids.
+SELECT
+    t.session_id::text AS session_id, t.turn_id::text AS turn_id, t.enqueue_sequence, t.input, t.context_version,
+    t.idempotency_key, t.external_id, t.metadata, t.forked_from, t.regenerates::text AS regenerates, t.queued_at,
+    t.first_sequence, t.status, t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame,
+    t.rewritten_input, t.output, t.error, t.usage, t.requirements, t.superseded_by::text AS superseded_by,
+    t.parent_turn_id::text AS parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at,
+    t.finished_at, t.progress, t.leg_started_at, t.expires_at
+FROM unnest($1::text [], $2::integer [], $3::text []) AS w (session_id, generation, turn_id)
+INNER JOIN turns AS t
+    ON t.session_id = w.session_id::uuid AND t.generation = w.generation AND t.turn_id = w.turn_id::uuid;
+
+-- name: messages_of
+SELECT
+    m.session_id::text AS session_id, m.message_id::text AS message_id, m.turn_id::text AS turn_id, m.enqueue_sequence,
+    m.ordinal, m.role, m.parts, m.items, m.status, m.first_sequence, m.last_sequence, m.created_at
+FROM unnest($1::text [], $2::integer [], $3::text []) AS w (session_id, generation, message_id)
 INNER JOIN messages AS m
-    ON m.session_id = w.session_id::uuid AND m.generation = w.generation AND m.last_sequence > w.after;
+    ON m.session_id = w.session_id::uuid AND m.generation = w.generation AND m.message_id = w.message_id::uuid;
+
+-- name: turns_at
+-- Rows by the place of their turn in the queue.
+SELECT
+    t.session_id::text AS session_id, t.turn_id::text AS turn_id, t.enqueue_sequence, t.input, t.context_version,
+    t.idempotency_key, t.external_id, t.metadata, t.forked_from, t.regenerates::text AS regenerates, t.queued_at,
+    t.first_sequence, t.status, t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame,
+    t.rewritten_input, t.output, t.error, t.usage, t.requirements, t.superseded_by::text AS superseded_by,
+    t.parent_turn_id::text AS parent_turn_id, t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at,
+    t.finished_at, t.progress, t.leg_started_at, t.expires_at
+FROM unnest($1::text [], $2::integer [], $3::bigint []) AS w (session_id, generation, enqueue_sequence)
+INNER JOIN turns AS t
+    ON t.session_id = w.session_id::uuid AND t.generation = w.generation AND t.enqueue_sequence = w.enqueue_sequence;
+
+-- name: messages_at
+SELECT
+    m.session_id::text AS session_id, m.message_id::text AS message_id, m.turn_id::text AS turn_id, m.enqueue_sequence,
+    m.ordinal, m.role, m.parts, m.items, m.status, m.first_sequence, m.last_sequence, m.created_at
+FROM unnest($1::text [], $2::integer [], $3::bigint []) AS w (session_id, generation, enqueue_sequence)
+INNER JOIN messages AS m
+    ON m.session_id = w.session_id::uuid AND m.generation = w.generation AND m.enqueue_sequence = w.enqueue_sequence
+ORDER BY m.session_id, m.enqueue_sequence, m.ordinal;
+
+-- name: turns_unlike
+-- One session's rows of generation $2 that are not there or not equal in every column in generation $3: json by its exact text.
+SELECT t.turn_id::text AS id
+FROM turns AS t
+LEFT JOIN turns AS s
+    ON s.session_id = t.session_id AND s.generation = $3 AND s.turn_id = t.turn_id
+WHERE
+    t.session_id = $1::text::uuid AND t.generation = $2
+    AND NOT
+    (
+        t.turn_id, t.enqueue_sequence, t.input::text, t.context_version, t.idempotency_key, t.external_id,
+        t.metadata::text, t.forked_from::text, t.regenerates, t.queued_at, t.first_sequence, t.status,
+        t.last_sequence, t.attempt, t.deaths, t.released, t.continued, t.next_frame, t.rewritten_input::text,
+        t.output, t.error::text, t.usage::text, t.requirements::text, t.superseded_by, t.parent_turn_id,
+        t.interrupt_by, t.interrupt_then, t.checkpoint_sequence, t.started_at, t.finished_at, t.progress::text,
+        t.leg_started_at, t.expires_at
+    ) IS NOT DISTINCT FROM (
+        s.turn_id, s.enqueue_sequence, s.input::text, s.context_version, s.idempotency_key, s.external_id,
+        s.metadata::text, s.forked_from::text, s.regenerates, s.queued_at, s.first_sequence, s.status,
+        s.last_sequence, s.attempt, s.deaths, s.released, s.continued, s.next_frame, s.rewritten_input::text,
+        s.output, s.error::text, s.usage::text, s.requirements::text, s.superseded_by, s.parent_turn_id,
+        s.interrupt_by, s.interrupt_then, s.checkpoint_sequence, s.started_at, s.finished_at, s.progress::text,
+        s.leg_started_at, s.expires_at
+    );
+
+-- name: messages_unlike
+SELECT m.message_id::text AS id
+FROM messages AS m
+LEFT JOIN messages AS s
+    ON s.session_id = m.session_id AND s.generation = $3 AND s.message_id = m.message_id
+WHERE
+    m.session_id = $1::text::uuid AND m.generation = $2
+    AND NOT
+    (
+        m.message_id, m.turn_id, m.enqueue_sequence, m.ordinal, m.role, m.parts::text, m.items::text, m.status,
+        m.first_sequence, m.last_sequence, m.created_at
+    ) IS NOT DISTINCT FROM (
+        s.message_id, s.turn_id, s.enqueue_sequence, s.ordinal, s.role, s.parts::text, s.items::text, s.status,
+        s.first_sequence, s.last_sequence, s.created_at
+    );
+
+-- name: turns_only
+-- One session's rows of generation $2 that are not in generation $3.
+SELECT t.turn_id::text AS id
+FROM turns AS t
+WHERE
+    t.session_id = $1::text::uuid AND t.generation = $2
+    AND NOT EXISTS (
+        SELECT FROM turns AS s WHERE s.session_id = t.session_id AND s.generation = $3 AND s.turn_id = t.turn_id
+    );
+
+-- name: messages_only
+SELECT m.message_id::text AS id
+FROM messages AS m
+WHERE
+    m.session_id = $1::text::uuid AND m.generation = $2
+    AND NOT EXISTS (
+        SELECT FROM messages AS s
+        WHERE s.session_id = m.session_id AND s.generation = $3 AND s.message_id = m.message_id
+    );
 
 -- name: turns_beside
 -- New rows of sessions, and whether the served row of the same id (of generation `serving`, 0: none) is equal in every column:
@@ -150,7 +253,7 @@ LEFT JOIN messages AS s
     ON s.session_id = m.session_id AND s.generation = w.serving AND s.message_id = m.message_id;
 
 -- name: served_rows
--- How many rows sessions have in the generation that they are served from (0: none is of interest).
+-- How many rows sessions have in a generation (0: none is of interest).
 SELECT w.session_id, CASE $1
     WHEN 'turns' THEN (SELECT count(*) FROM turns AS t WHERE t.session_id = w.session_id::uuid AND t.generation = w.serving)
     ELSE (SELECT count(*) FROM messages AS m WHERE m.session_id = w.session_id::uuid AND m.generation = w.serving)
