@@ -14,7 +14,7 @@ from infra.postgres.sql import statements
 
 
 class SessionPage(msgspec.Struct, frozen=True):
-    """`total`: how many there are in all; 0 behind the last page."""
+    """`total`: how many there are in all, also behind the last page."""
 
     items: list[Registration]
     total: int
@@ -53,10 +53,10 @@ class PostgresAgentOSNames:
     ) -> SessionPage:
         """Active sessions of the owner by age: of those agents, with that in their title, begun with that user_id."""
         wanted = None if agents is None else list(agents)
-        rows = await self._fetch(
-            self._sql["sessions"], owner.user_id, owner.workspace_id, wanted, title, user, ascending, limit, offset
-        )
-        return SessionPage([registration_of(row) for row in rows], rows[0]["total"] if rows else 0)
+        which = (owner.user_id, owner.workspace_id, wanted, title, user, ascending)
+        rows = await self._fetch(self._sql["sessions"], *which, limit, offset)
+        counted = rows or (await self._fetch(self._sql["sessions"], *which, 1, 0) if offset else [])
+        return SessionPage([registration_of(row) for row in rows], counted[0]["total"] if counted else 0)
 
     async def _fetch(self, statement: Statement, *args: Any) -> list[Any]:
         try:

@@ -227,6 +227,37 @@ def test_a_cancelled_run_ends_with_the_pair(kind: Any, names: list[str]) -> None
     assert fold.run.wire_status == "CANCELLED"
 
 
+def test_runs_inside_a_cancelled_run_end_before_it_and_as_it_does() -> None:
+    wire = Wire()
+    queued(wire)
+    started(wire, 1)
+    recorder, _ = wire.attempt(1)
+    one, two = (Scope(component="agent", id=n, run_id=f"{n}-run", parent_run_id="t", depth=1) for n in ("m", "n"))
+    for frame in (
+        frames.StepReported(name="RunStarted", payload={}, scope=one),
+        frames.StepReported(name="RunCompleted", payload={"content": "done"}, scope=one),
+        frames.StepReported(name="RunStarted", payload={}, scope=two),
+        frames.StepReported(name="RunPaused", payload={}, scope=two),
+        frames.StepReported(name="RunContinued", payload={}, scope=two),
+        frames.ItemStarted(item_id="i", kind="text", scope=two),
+        frames.ItemDelta(item_id="i", text="half", scope=two),
+    ):
+        recorder.take(frame, 0)
+    recorder.end(0, partial=True)
+    wire.store(recorder)
+    wire.commit(turn_events.TurnInterrupted(by="ann", attempt=1, frame=recorder.next_frame()))
+    fold, events = folded(committed(wire), Component(agent_id="w", name="W", component="workflow"))
+    assert [(event["event"], event["run_id"], event.get("content")) for event in events[-4:]] == [
+        ("RunCancelled", "n-run", "half"),
+        ("RunCompleted", "n-run", "half"),
+        ("WorkflowCancelled", "my-run", "Run my-run was cancelled"),
+        ("WorkflowCompleted", "my-run", ""),
+    ]
+    assert [member.status for member in fold.run.members.values()] == ["COMPLETED", "CANCELLED"]
+    live = folded(wire.published, Component(agent_id="w", name="W", component="workflow"))[1]
+    assert live == events
+
+
 def test_an_end_from_outside_counts_on_after_a_pause_and_from_its_own_base_after_a_death() -> None:
     wire = Wire()
     queued(wire)

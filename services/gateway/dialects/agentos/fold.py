@@ -191,6 +191,8 @@ class Fold:
         run, workflow = self.run, self.run.component.kind == "workflow"
         name = "" if workflow else "Run"
         if run.status == "failed":
+            for member in run.members.values():
+                member.status = "ERROR" if member.status == "RUNNING" else member.status
             yield self._event(placed, f"{name}Error", None, **error_fields(run))
         elif run.status == "completed":
             if not workflow:
@@ -199,10 +201,24 @@ class Fold:
         else:
             said: Event = {"reason": f"Run {run.run_id} was cancelled"}
             content = run.content()
-            if content is not None:
-                said["content"] = content
+            if content is not None or workflow:
+                said["content"] = content or said["reason"]
+            yield from self._stopped(placed)
             yield self._event(placed, f"{name}Cancelled", None, **said)
             yield self._event(placed, f"{name}Completed", None, **completed_fields(run))
+
+    def _stopped(self, placed: Placed) -> Iterator[Event]:
+        """Runs inside the run that were under way: they end as it does, the innermost first."""
+        for member in reversed(list(self.run.members.values())):
+            if member.status != "RUNNING":
+                continue
+            said = self.run.said_by(member.scope.run_id)
+            member.status = "CANCELLED"
+            member.output = {"content": said, "content_type": "str"}
+            if member.scope.component != "workflow":
+                reason = f"Run {member.scope.run_id} was cancelled"
+                yield self._event(placed, "RunCancelled", member.scope, content=said, reason=reason)
+                yield self._event(placed, "RunCompleted", member.scope, **member.output)
 
     # Fields that events share ---------------------------------------------------------------------------------------
 
@@ -246,7 +262,11 @@ class Fold:
         member.base |= {key: payload[key] for key in _REMEMBERED if payload.get(key) is not None}
         bare = name.removeprefix("Team").removeprefix("Workflow")
         if bare in ("RunCompleted", "Completed"):
-            member.status, member.output = ("COMPLETED" if member.status == "RUNNING" else member.status), payload
+            # Behind RunCancelled or RunError it says no more than that the run is over.
+            over = member.status in ("CANCELLED", "ERROR")
+            member.status, member.output = member.status if over else "COMPLETED", payload
+        elif bare in ("RunContinued", "Continued"):
+            member.status = "RUNNING"
         elif bare in ("RunError", "Error", "RunCancelled", "Cancelled", "RunPaused", "Paused"):
             member.status = {"Error": "ERROR", "Cancelled": "CANCELLED", "Paused": "PAUSED"}[bare.removeprefix("Run")]
 

@@ -161,6 +161,21 @@ def whole_number(place: str, name: str, value: str) -> int:
     raise field_fault(place, name, "int_parsing", message, value)
 
 
+def bounded(place: str, name: str, value: str | None, default: int, low: int, high: int) -> int:
+    """A whole number between these. Raises Refused, as pydantic words it."""
+    if not value:
+        return default
+    number = whole_number(place, name, value)
+    fault = {"loc": [place, name], "input": value}
+    if number < low:
+        words = f"Input should be greater than or equal to {low}"
+        raise Refused(422, [{"type": "greater_than_equal", "msg": words, **fault, "ctx": {"ge": low}}])
+    if number > high:
+        words = f"Input should be less than or equal to {high}"
+        raise Refused(422, [{"type": "less_than_equal", "msg": words, **fault, "ctx": {"le": high}}])
+    return number
+
+
 async def read_form(request: HttpRequest) -> Form:
     """The posted fields; none where the body is something else."""
     kind, options = request.content_type

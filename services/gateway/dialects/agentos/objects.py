@@ -68,7 +68,8 @@ def _agent_or_team(run: Run) -> Object:
         "metadata": run.extra.get("metadata"),
         "input": {"input_content": run.input_text},
     }
-    if run.component.kind == "agent" or run.requirements:
+    stopped_team = run.component.kind == "team" and run.wire_status == "CANCELLED"
+    if run.component.kind == "agent" or run.requirements or stopped_team:
         shown["session_state"] = run.session_state or {}
     if run.started_at is not None and not refused(run):
         shown["messages"] = messages_of(run)

@@ -66,7 +66,7 @@ def completed_fields(run: Run) -> dict[str, Any]:
     shown: dict[str, Any] = {"content": run.content() or "", "content_type": "str"}
     if kind == "workflow":
         shown |= {"step_results": list(run.steps), "step_executor_runs": member_runs(run), "metadata": metadata_of(run)}
-    if kind == "agent" or (kind == "team" and run.requirements):
+    if kind == "agent" or (kind == "team" and (run.requirements or run.status != "completed")):
         shown["session_state"] = run.session_state or {}
     if kind == "team" and run.members:
         shown["member_responses"] = member_runs(run)

@@ -34,6 +34,8 @@ _DECIDED = (
     r"|(requirements\[\]\.tool_execution|tools\[\]|tool)\.(metrics|result|tool_call_error)):\w+"
 )
 
+_STOPPED = "^(WorkflowCompleted|poll a cancelled one, workflows)$"
+
 RULES: tuple[Rule, ...] = (
     Rule("inline-index", here=r"(events\[\]\.)?event_index:number"),
     Rule("provider-data", there=r"(.*\.)?(model_)?provider_data:object|.*(messages|chat_history)\[\]\.metrics:object"),
@@ -72,9 +74,15 @@ RULES: tuple[Rule, ...] = (
         here=r".*\.additionalProperties:boolean",
         where="^/(agents|teams|workflows)",
     ),
+    Rule("cancel-at-once", there=r"metrics\.\w+_tokens:number", here=r"tools:array", where="^cancelled while"),
     Rule("cancel-answer", here=r"(run_id|session_id|status):string", where="^cancel"),
     Rule("metadata-empty", here=r"metadata:object", where="Completed$"),
     Rule("step-failed", there=r"step_results\[\]\.\w+:(null|string)", where="^WorkflowCompleted$"),
+    Rule("step-failed", there=r"step_results\[\]:object|metrics\.steps\.one:object", where=_STOPPED),
+    Rule("member-light", here=r"step_executor_runs:array", where=_STOPPED),
+    Rule("member-light", there=r"metrics:object", where="^RunCompleted$"),
+    Rule("metadata-empty", here=r"metadata:object", where=_STOPPED),
+    Rule("poll-events", there=r"events\[\]\.\w+:.*", here=r"events\[\]\.metrics\.steps:object", where=_STOPPED),
 )
 
 EVENTS: dict[str, str] = {

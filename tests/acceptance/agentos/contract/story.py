@@ -78,6 +78,7 @@ async def told(caller: Caller) -> list[Seen]:
         creating,
         deciding,
         discovery,
+        further,
         reading,
         sessions,
         teams,
@@ -86,6 +87,6 @@ async def told(caller: Caller) -> list[Seen]:
 
     story = Story(caller)
     async with asyncio.timeout(2 * PATIENCE):
-        chapters = (creating, reading, deciding, branching, teams, workflows, sessions, discovery)
+        chapters = (creating, reading, deciding, branching, teams, workflows, sessions, discovery, further)
         await story.together(*(chapter.tell for chapter in chapters))
     return story.seen

@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import HeaderParameter, QueryParameter
 
 from services.gateway.dialects.agentos.finding import Finder
+from services.gateway.dialects.agentos.forms import bounded
 
 Find = NamedDependency[Finder]
 """Handlers ask for it by the name `finder`."""
@@ -21,6 +22,11 @@ SessionQuery = Annotated[str | None, QueryParameter(name="session_id")]
 def paths(rest: str, *steps: str) -> list[str]:
     """The same path below each kind of component, or those named."""
     return [f"/{step}/{{component_id:str}}{rest}" for step in steps or ("agents", "teams", "workflows")]
+
+
+def paging(limit: str | None, page: str | None) -> tuple[int, int]:
+    """Rows a page, and the page's number. Raises Refused."""
+    return bounded("query", "limit", limit, 20, 1, 200), max(bounded("query", "page", page, 1, 0, 10_000), 1)
 
 
 def paged(rows: list[dict[str, Any]], page: int, limit: int, total: int) -> dict[str, Any]:

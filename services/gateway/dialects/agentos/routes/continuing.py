@@ -55,7 +55,7 @@ async def continue_run(
         words = "Run not found" if component.kind == "workflow" else f"No runs found for run ID {run_id}"
         raise Refused(404, words) from error
     reader = await finder.read(found)
-    if reader.run.wire_status == "CANCELLED":
+    if reader.run.wire_status == "CANCELLED" and component.kind != "workflow":
         raise conflict(run_id, "cancelled")
     over = component.kind == "workflow" and reader.run.terminal
     if not branch.wanted and not over and (entries or reader.run.waits):
@@ -161,8 +161,9 @@ async def _gone_on(
 ) -> Response[Any]:
     run = reader.run
     if found.component.kind == "workflow" and run.terminal:
-        words = {"COMPLETED": "already completed", "ERROR": "failed"}
-        raise Refused(409, f"run is {words.get(run.wire_status, run.wire_status.lower())}")
+        raise Refused(
+            409, "run is failed" if run.wire_status == "ERROR" else f"run is already {run.wire_status.lower()}"
+        )
     if not run.terminal:
         raise conflict(run.run_id, run.wire_status)
     new, loaded = await branched(finder, request, found, run, branch, key)

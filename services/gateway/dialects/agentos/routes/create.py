@@ -52,6 +52,7 @@ async def create_run(
         form = posted.form
         message = form.needed("message")
         wishes = Wishes.of(form)
+        form.number("version")  # there are no versions; what is no number is refused as ever
         extra = form.rest(_DECLARED) | take_media(posted, form)
         component = await finder.component(request, component_id)
         command_key = finder.deps.ids.uuid7() if key is None else idempotency_key(key)
@@ -86,7 +87,8 @@ async def create_run(
         last_sequence=reply.sequence,
         external_id=run_id,
     )
-    await finder.names.take(registration.owner, turn.run_id, registration.session_id)
+    if run_id is None:
+        await finder.names.take(registration.owner, turn.run_id, registration.session_id)
     await open_queue(finder, registration.session_id, registration.user_id, reply.queue_state)
     reader = finder.reader(component, registration, turn)
     loaded = await reader.load()

@@ -10,7 +10,7 @@ from services.gateway.dialects.agentos.answers import Refused, json_answer
 from services.gateway.dialects.agentos.component import Component
 from services.gateway.dialects.agentos.finding import Finder
 from services.gateway.dialects.agentos.forms import HttpRequest
-from services.gateway.dialects.agentos.routes.common import Find, paged
+from services.gateway.dialects.agentos.routes.common import Find, paged, paging
 
 _MOST_SESSIONS = 1_000
 _MOST_RUNS = 1_000
@@ -41,14 +41,15 @@ async def list_evaluations(
     agent_id: Text = None,
     team_id: Text = None,
     workflow_id: Text = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 20,
-    page: Annotated[int, QueryParameter(ge=1, le=10_000)] = 1,
+    limit: Text = None,
+    page: Text = None,
 ) -> Response[bytes]:
     """The newest first."""
+    rows, number = paging(limit, page)
     wanted = agent_id or team_id or workflow_id
     found = [run for run in await _evaluations(finder, request) if wanted in (None, _component_id(run))]
-    shown = found[(page - 1) * limit : page * limit]
-    return json_answer(paged(shown, page, limit, len(found)))
+    shown = found[(number - 1) * rows : number * rows]
+    return json_answer(paged(shown, number, rows, len(found)))
 
 
 @get("/eval-runs/{eval_run_id:str}")

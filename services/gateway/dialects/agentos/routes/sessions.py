@@ -16,7 +16,7 @@ from services.gateway.dialects.agentos.component import KINDS, Component
 from services.gateway.dialects.agentos.finding import Finder
 from services.gateway.dialects.agentos.forms import HttpRequest, storable
 from services.gateway.dialects.agentos.opening import open_session
-from services.gateway.dialects.agentos.routes.common import Find, paged
+from services.gateway.dialects.agentos.routes.common import Find, paged, paging
 from services.gateway.dialects.agentos.routes.runs import runs_of
 from services.gateway.dialects.agentos.sessions import session_detail, session_row, turn_summaries
 
@@ -34,12 +34,13 @@ async def list_sessions(
     component_id: Text = None,
     user_id: Text = None,
     session_name: Text = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=200)] = 20,
-    page: Annotated[int, QueryParameter(ge=1, le=10_000)] = 1,
+    limit: Text = None,
+    page: Text = None,
     sort_order: Annotated[str, QueryParameter()] = "desc",
 ) -> Response[bytes]:
     """By creation; the newest first unless asked otherwise."""
     owner = finder.deps.authenticator.owner(request)
+    rows_a_page, number = paging(limit, page)
     components = {one.agent_id: one for one in await finder.components()}
     found = await finder.names.sessions(
         owner,
@@ -47,8 +48,8 @@ async def list_sessions(
         title=session_name,
         user=user_id if finder.deps.authenticator.off else None,
         ascending=sort_order == "asc",
-        limit=limit,
-        offset=(page - 1) * limit,
+        limit=rows_a_page,
+        offset=(number - 1) * rows_a_page,
     )
     few = asyncio.Semaphore(_AT_ONCE)
 
@@ -58,7 +59,7 @@ async def list_sessions(
         return session_row(finder, registration, components.get(registration.agent_id), turns)
 
     rows = await asyncio.gather(*(row(one) for one in found.items))
-    return json_answer(paged(rows, page, limit, found.total))
+    return json_answer(paged(rows, number, rows_a_page, found.total))
 
 
 def _agents(components: dict[str, Component], kind: str | None, component_id: str | None) -> list[str] | None:
