@@ -69,12 +69,15 @@ class Leg:
 
 
 async def read_start(log: TurnLog, claim: replies.ClaimedTurn, lease: Lease) -> tuple[list[PastTurn], Told]:
-    """Read after the claim has committed, so that it holds whatever came before it. Waits for a store that is away."""
+    """Read after the claim has committed, so that it holds whatever came before it; what came after it is nobody's
+    business here. A worker that was frozen in between may have lost the turn meanwhile, and would take what its
+    successor has begun for its own. Waits for a store that is away."""
     session_id, turn_id = SessionId(claim.session_id), TurnId(claim.turn_id)
     while True:
         try:
             past = await read_past(log, session_id, turn_id)
-            told = Told() if claim.reason == "first" else tell(await log.turn_events(session_id, turn_id))
+            events = [] if claim.reason == "first" else await log.turn_events(session_id, turn_id)
+            told = tell(stored for stored in events if stored.sequence <= claim.started_sequence)
         except Unavailable:
             await asyncio.sleep(_RETRY_SECONDS)
             await lease.ahead()

@@ -246,10 +246,15 @@ class Play:
 
     async def _again(self, known: RecordedCall) -> None:
         """A call that the log has. Without a result its tool runs (again), behind the gate; one that may not run twice
-        comes here only in the leg after a pause that it made itself, and is not over since its first start."""
-        if known.output is None and (known.idempotent or not known.started):
+        comes here only in the leg after a pause that it made itself, and is not over since its first start: it goes on
+        as long as the claim is ours."""
+        if known.output is not None:
+            return
+        if known.idempotent or not known.started:
             await self._outlet.emit(frames.ToolStarted(item_id=known.item_id, tool_call_id=known.tool_call_id))
             await self._execution.gate.open(known.item_id)
+        else:
+            await self._execution.gate.kept(0)
 
     async def _result(self, result: turnlog.ToolResult) -> None:
         await self._close_item()

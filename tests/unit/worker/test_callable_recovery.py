@@ -111,6 +111,41 @@ async def test_a_second_attempt_goes_on_behind_the_last_batch() -> None:
     assert lives.output() == "Did 1. "
 
 
+async def test_who_lost_the_turn_before_it_read_the_log_runs_no_tool_that_its_successor_has_begun() -> None:
+    """Frozen right behind its claim, for longer than its lease: the log then shows a call of the next attempt as
+    started, and this worker must neither take it for its own nor run its tool."""
+    ran: list[int] = []
+    hold = asyncio.Event()
+
+    async def agent(turn: Turn) -> AsyncGenerator[Any, Any]:
+        yield "Begun. "
+        if turn.attempt == 1:
+            await hold.wait()
+        known = yield ToolCall(tool_call_id="c", name="pay")
+        if known is None:
+            ran.append(turn.attempt)
+            await hold.wait()
+        yield ToolResult(tool_call_id="c", output="paid")
+
+    lives = Lives(agent)
+    await lives.die(await lives.begin(), lambda: True)
+    frozen = await lives.claim()
+    lives.store.state.claim = None
+    running = asyncio.create_task((await lives.claim()).run())
+
+    async def begun() -> bool:
+        return ran == [3]
+
+    await eventually(begun, "the successor pays")
+    await frozen.run()
+    assert ran == [3]
+    assert frozen.ended == "lost"
+    hold.set()
+    await running
+    assert ran == [3]
+    assert lives.results() == [("paid", True, 1)]
+
+
 async def test_code_that_does_not_yield_a_recorded_result_again_goes_on_as_well() -> None:
     ready = asyncio.Event()
 
