@@ -252,7 +252,11 @@ async def test_a_recorded_result_is_given_back_instead_of_running() -> None:
     await running
 
     # A handed-back turn cannot be claimed again before recovery judges by the log; what it would start from is there.
-    again = msgspec.structs.replace(executor.claim, reason="released", attempt=2)
+    head = b.store.state.head
+    assert head is not None
+    again = msgspec.structs.replace(
+        executor.claim, reason="released", attempt=2, started_sequence=head.last_sequence + 1
+    )
     past, told = await read_start(b.store, again, b.lease)
     ids = SystemIds()
     leg = Leg(again, past, told, gate=Open(), interrupt=StopWish(), new_id=ids.uuid7, tool_result_bytes=1000)
