@@ -197,6 +197,43 @@ async def test_a_key_is_one_run_whoever_sends_it_and_however_often(a: Caller, b:
         assert other.status_code == 409
 
 
+async def test_a_key_of_a_continue_is_one_new_run_and_one_decision(a: Caller, b: Caller, tmp_path: Path) -> None:
+    headers = {"Idempotency-Key": "go-on"}
+    run = await a.run("counter", "x", "keyed")
+    path = f"/agents/counter/runs/{run['run_id']}/continue"
+    form: dict[str, Any] = {"session_id": "keyed", "stream": "false"}
+    answers = await asyncio.gather(*(caller.post(path, headers, **form) for caller in (a, b) * 4))
+    assert {answer.status_code for answer in answers} == {200}
+    (new,) = {answer.json()["run_id"] for answer in answers}
+    assert new != run["run_id"]
+    asked = await paused(a, "approver", ask(tmp_path), "keyed-ask")
+    path = f"/agents/approver/runs/{asked['run_id']}/continue"
+    form = {"session_id": "keyed-ask", "stream": "false", "tools": decided(asked)}
+    answers = await asyncio.gather(*(caller.post(path, headers, **form) for caller in (a, b) * 4))
+    assert {(answer.status_code, answer.json()["run_id"]) for answer in answers} == {(200, asked["run_id"])}
+    assert len(lines(tmp_path, "ran")) == 1
+
+
+async def test_a_cancel_and_an_approval_at_once_agree(a: Caller, b: Caller, tmp_path: Path) -> None:
+    """Whichever comes first: what was refused never runs, and no run stays open."""
+    for number in range(4):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        run = await paused(a, "approver", ask(directory), f"race{number}")
+        path = f"/agents/approver/runs/{run['run_id']}"
+        form: dict[str, Any] = {"session_id": f"race{number}", "stream": "false", "tools": decided(run)}
+        approval, cancel = await asyncio.gather(a.post(f"{path}/continue", **form), b.post(f"{path}/cancel"))
+        assert cancel.status_code == 200
+        found = await a.until("approver", run["run_id"], f"race{number}", "COMPLETED", "CANCELLED")
+        ran = len(lines(directory, "ran"))
+        if approval.status_code == 409:
+            assert (found["status"], ran) == ("CANCELLED", 0)
+        else:
+            assert approval.status_code == 200
+            assert approval.json()["status"] == found["status"]
+            assert ran == 1 if found["status"] == "COMPLETED" else ran <= 1
+
+
 async def test_a_run_behind_a_paused_one_is_queued_and_says_so(a: Caller, b: Caller, tmp_path: Path) -> None:
     first = await paused(a, "asker", tmp_path, "behind")
     (tmp_path / "go").touch()
