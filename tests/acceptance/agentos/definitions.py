@@ -64,11 +64,18 @@ guarded = Agent(id="guarded", name="Guarded", model=_model(), pre_hooks=[guard])
 dbless = Agent(id="dbless", name="Without a database", model=_model())
 _member = Agent(id="member", name="Member", role="does things", model=_model(), tools=[value])
 crew = Team(id="crew", name="Crew", model=_model(), members=[_member], tools=[value, act])
+# Nobody listens where its model is asked.
+_faulty = Agent(
+    id="faulty", name="Faulty", role="fails", model=OpenAIChat(id="x", base_url="http://127.0.0.1:9/v1", max_retries=0)
+)
 duo = Team(
     id="duo",
     name="Duo",
     model=_model(),
-    members=[Agent(id=name, name=name.title(), role="speaks", model=_model()) for name in ("left", "right")],
+    members=[
+        *(Agent(id=name, name=name.title(), role="speaks", model=_model()) for name in ("left", "right")),
+        _faulty,
+    ],
 )
 flow = Workflow(id="flow", name="Flow", steps=[Step(name="one", agent=plain), Step(name="two", agent=plain)])
 gated = Workflow(

@@ -80,6 +80,7 @@ RULES: tuple[Rule, ...] = (
     Rule("step-failed", there=r"step_results\[\]\.\w+:(null|string)", where="^WorkflowCompleted$"),
     Rule("step-failed", there=r"step_results\[\]:object|metrics\.steps\.one:object", where=_STOPPED),
     Rule("member-light", here=r"step_executor_runs:array", where=_STOPPED),
+    Rule("member-light", here=r"member_responses:array", where="^TeamRunCompleted$"),
     Rule("member-light", there=r"metrics:object", where="^RunCompleted$"),
     Rule("metadata-empty", here=r"metadata:object", where=_STOPPED),
     Rule("poll-events", there=r"events\[\]\.\w+:.*", here=r"events\[\]\.metrics\.steps:object", where=_STOPPED),

@@ -23,8 +23,9 @@ async def tell(s: Story) -> None:
     await s.post("team fails", RUNS, message="[http=500]", session_id="tf")
     task = json.dumps({"member_id": "member", "task": "[say: member says]"})
     await s.post("delegated", RUNS, message=f"[tool: delegate_task_to_member {task}]", session_id="t2")
-    tooled = json.dumps({"member_id": "member", "task": '[tool: value {"name": "m"}'}).replace("]", "")
-    assert tooled
+    fails = json.dumps({"member_id": "faulty", "task": "anything"})
+    message = f"[tool: delegate_task_to_member {fails}]"
+    await s.post("a member fails", "/teams/duo/runs", message=message, session_id="t6")
     asked = await s.post("team asks", RUNS, message=ACT, session_id="t3")
     path = f"{RUNS}/{asked[0]['run_id']}"
     requirements = asked[-1]["requirements"]
