@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import httpx2
 
+from infra.pipeline.faults import FAULTS
 from tests.support.client import Client
 from tests.support.cluster import Cluster
 from tests.support.sse import Stream
@@ -212,7 +212,7 @@ class Watch:
             try:
                 async with asyncio.timeout(2.0):
                     rows = await self.cluster.fetch(self.SQL)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except FAULTS:
                 self._since.clear()
             else:
                 self._seen({row["orphan"] for row in rows})
