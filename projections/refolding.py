@@ -76,6 +76,7 @@ class RefoldedTurns:
         self._generation = generation
         self._state = SessionState(session_id=session_id, turns={})
         self._over: dict[TurnId, int] = {}
+        self._due: dict[str, Row] = {}
 
     def lacks(self, events: Many[AppliedEvent]) -> list[int]:
         over = self._over
@@ -98,13 +99,14 @@ class RefoldedTurns:
             evolve(state, event.data, turn_id, event.sequence, Micros(event.created_at))
         after = {turn_id: turns[turn_id] for turn_id in before}
         self.made += sum(turn is None for turn in before.values())
+        # Made before the projection sees a turn, so that one which changes what it is handed is found.
+        self._due = {turn_id: turn_row(turn) for turn_id, turn in after.items()}
         self.touched = set(after)
         state.touched.clear()
         return SessionChange(self._session_id, self._generation, list(events), before, after)
 
     def row(self, row_id: str) -> Row | None:
-        turn = self._state.turns.get(TurnId(row_id))
-        return None if turn is None else turn_row(turn)
+        return self._due.get(row_id)
 
     def let_go(self) -> None:
         turns = self._state.turns
@@ -114,6 +116,7 @@ class RefoldedTurns:
                 self._over[turn.turn_id] = turn.enqueue_sequence
                 del turns[turn.turn_id]
         self.touched = set()
+        self._due = {}
         self.first = False
 
 
