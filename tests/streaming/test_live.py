@@ -5,8 +5,10 @@ from collections.abc import Sequence as Many
 
 import msgspec
 
+from services.gateway.agent_client import SessionHead
 from services.gateway.sse.limits import Limits
 from services.gateway.sse.live import Frame, decode_frame
+from services.gateway.sse.ports import OpenItemsUnavailable
 from tests.support.client import Client
 from tests.support.sse import Stream
 from tests.support.streaming import FakeBroker, Log, stream_gateway, watching
@@ -231,15 +233,18 @@ async def test_a_short_jump_costs_no_delta() -> None:
 
 
 class Kept:
-    """What somebody else keeps of open items; the first answers lack what was published just now."""
+    """What somebody else keeps of open items; the first answers lack what was published just now, or there is none
+    (None)."""
 
-    def __init__(self, *answers: int) -> None:
+    def __init__(self, *answers: int | None) -> None:
         self.answers = list(answers)
         self.asked = 0
 
     async def read(self, session_id: str, early: Many[tuple[Frame, bytes]]) -> list[tuple[Frame, bytes]]:
         self.asked += 1
         count = self.answers.pop(0)
+        if count is None:
+            raise OpenItemsUnavailable
         frames: list[tuple[str, dict[str, object]]] = [("item.started", {"kind": "text", "frame": 1})]
         frames += [("item.delta", {"index": i, "frame": i + 2, "text": f"{i} "}) for i in range(count)]
         ids = {"item_id": "i", "attempt": 1}
@@ -274,3 +279,25 @@ async def test_a_hole_is_closed_by_what_others_kept_with_three_looks_at_most() -
             if len(shown) > 1:
                 snapshot = next(frame for frame in stream.frames if frame.event == "item.snapshot")
                 assert snapshot.json["data"]["text"] == "0 1 2 3 4 5 "
+
+
+class Running(Log):
+    """A log in which a turn is active."""
+
+    def _head(self, session: str) -> SessionHead:
+        return SessionHead(self.last(session), "open", T, "running", 0, "agent", False)
+
+
+async def test_who_joins_while_the_broker_is_slow_is_shown_a_silent_item_with_the_next_head() -> None:
+    """No roll-up comes of it, and nobody tells of a gap."""
+    log, broker, kept = Running(), FakeBroker(), Kept(None, None, 2)
+    commit(log, broker, "turn.started", attempt=1)
+    limits = Limits(heads_seconds=0.1)
+    async with (
+        stream_gateway(log, broker, limits, open_items=kept) as gateway,
+        watching(gateway.url) as (client,),
+    ):
+        stream = await client.stream(S, 1).opened()
+        await stream.event("item.snapshot")
+        assert [frame.json["data"]["text"] for frame in stream.frames if frame.event == "item.snapshot"] == ["0 1 "]
+        assert kept.asked == 3

@@ -117,8 +117,9 @@ class LiveShow:
                 if self._live.whole:
                     return
         except OpenItemsUnavailable:
-            # Told of a gap when the broker is back.
-            return
+            # A broker that was away tells of a gap when it is back; one that was merely slow tells nothing, and an item
+            # that is silent is rolled up no more. The next head asks again.
+            self._unsure = True
         except Exception:  # noqa: BLE001 - root of a task: viewers wait for the completion
             _log.exception("open items unknown", session_id=self._session_id)
         finally:
