@@ -139,13 +139,13 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
             _move(state, "paused")
             state.requirements = list(event.requirements)
             state.next_frame = event.next_frame
-            expiries = [parse_rfc3339(r.expires_at) for r in event.requirements if r.expires_at is not None]
-            state.expires_at = min(expiries, default=None)
+            state.expires_at = _expiry(state.requirements)
         case turn.TurnAnswered():
             state.requirements = [
                 msgspec.structs.replace(r, answer=event.answer) if r.tool_call_id == event.tool_call_id else r
                 for r in state.requirements
             ]
+            state.expires_at = _expiry(state.requirements)
         case turn.TurnContinued():
             state.continued = True
         case turn.TurnReleased():
@@ -173,6 +173,12 @@ def evolve_turn(state: Turn, event: Event, sequence: Sequence, at: Micros) -> No
         case _:
             _go_on(state, event)
     state.last_sequence = sequence
+
+
+def _expiry(requirements: list[Requirement]) -> Micros | None:
+    """When the first of those that are not answered expires."""
+    waiting = (r.expires_at for r in requirements if r.answer is None and r.expires_at is not None)
+    return min((parse_rfc3339(at) for at in waiting), default=None)
 
 
 def _go_on(state: Turn, event: Event) -> None:

@@ -20,9 +20,12 @@ def judge(state: SessionState, active: Turn, command: commands.ClaimTurn, at: Mi
     """The verdict on the active turn. A live claim is left alone unless its turn has run out of time."""
     if active.status == "paused":
         return _paused(active, at)
-    if active.released:
-        return _stopped(active) or _unsettled(active) or "released"
     overdue = _overdue(state, active, at, limits)
+    known = _known(active, command)
+    if active.released:
+        if _stopped(active) is None and known is not None:
+            return _answered(active, known) or overdue
+        return _stopped(active) or _unsettled(active) or "released"
     if state.claim is not None and state.claim.live:
         return overdue
     if not command.take_over:
@@ -30,9 +33,8 @@ def judge(state: SessionState, active: Turn, command: commands.ClaimTurn, at: Mi
     stopped = _stopped(active) or overdue
     if stopped is not None:
         return stopped
-    answered = command.answered
-    if answered is not None and answered.turn_id == active.turn_id and answered.state != "unknown":
-        return _answered(active, answered)
+    if known is not None:
+        return _answered(active, known)
     unsettled = _unsettled(active)
     if unsettled is not None:
         return unsettled
@@ -70,6 +72,16 @@ def _overdue(state: SessionState, active: Turn, at: Micros, limits: Limits) -> E
     if live and state.claim is not None and not in_tool and state.claim.silent_seconds > limits.silent_seconds:
         return _failed("timeout", f"The agent gave no sign of life for {limits.silent_seconds:g} s.")
     return None
+
+
+def _known(active: Turn, command: commands.ClaimTurn) -> commands.Answered | None:
+    """What a runtime that was asked knows of this turn, if it knows anything."""
+    answered = command.answered
+    return (
+        answered
+        if answered is not None and answered.turn_id == active.turn_id and answered.state != "unknown"
+        else None
+    )
 
 
 def _answered(active: Turn, answered: commands.Answered) -> Verdict:

@@ -31,7 +31,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class Startable(msgspec.Struct, frozen=True):
-    """A session in which something may start. `orphan`: its running turn, where that one's worker is gone."""
+    """A session in which something may start. `orphan`: its running turn, where that one's worker is gone
+    or has handed it back."""
 
     session_id: SessionId
     agent_id: str

@@ -168,15 +168,25 @@ async def restarted(cluster: Cluster, *, silence: str) -> None:
     await asyncio.gather(*(w.restart(TURNLOG_TURN_SILENCE_SECONDS=silence) for w in cluster.workers))
 
 
-@pytest.mark.parametrize("said", ["completed:elsewhere", "running", "unknown", "broken"])
-async def test_a_runtime_that_knows_is_asked_first(cluster: Cluster, tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("completed:elsewhere", "killed"),
+        ("running", "killed"),
+        ("unknown", "killed"),
+        ("broken", "killed"),
+        ("completed:elsewhere", "drained"),
+    ],
+)
+async def test_a_runtime_that_knows_is_asked_first(cluster: Cluster, tmp_path: Path, said: str, left: str) -> None:
     client = cluster.client()
     session = await client.create("remote")
     turn = (await client.submit(session, str(tmp_path)))["turn_id"]
     await noted(tmp_path, "attempts", 1)
     fate_file(turn).write_text(said)
     try:
-        await (await owner_of(cluster, turn)).kill()
+        owner = await owner_of(cluster, turn)
+        await (owner.kill() if left == "killed" else owner.terminate())
         since = Stopwatch()
         if said == "running":
             await noted(fate_file(turn).parent, fate_file(turn).with_suffix(".asked").name, 3)

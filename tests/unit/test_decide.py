@@ -157,6 +157,41 @@ def test_h03_the_first_answer_wins_an_equal_one_is_fine_and_a_contrary_one_is_re
     assert answer(y=Answer(approved=False)).events == []
 
 
+def test_h04_a_question_that_was_answered_in_time_expires_no_more() -> None:
+    play = Play()
+    play.submit("a")
+    play.claim()
+    ends = {"x": "1970-01-01T00:00:01Z", "y": "1970-01-01T01:00:00Z"}
+    play.pause("a", *(Requirement(tool_call_id=c, kind="approval", tool_name="n", expires_at=ends[c]) for c in "xy"))
+    turn = play.state.turns[TurnId("a")]
+    assert turn.expires_at == 1_000_000
+    play.do(ContinueTurn, turn_id=TurnId("a"), answers={"x": Answer(approved=True)})
+    assert play.state.turns[TurnId("a")].expires_at == 3_600_000_000
+    play.do(ContinueTurn, turn_id=TurnId("a"), answers={"y": Answer(approved=True)})
+    assert play.state.turns[TurnId("a")].expires_at is None
+
+
+@pytest.mark.parametrize(
+    ("state", "then"),
+    [("completed", ["turn.completed"]), ("running", NothingToClaim), ("unknown", ["turn.started"])],
+)
+def test_a_runtime_is_asked_about_a_turn_that_was_handed_back(state: Any, then: Any) -> None:
+    """Its work may go on elsewhere, whatever became of the worker."""
+    play = Play()
+    play.submit("a")
+    play.claim()
+    assert play.state.head is not None
+    play.do(commands.ReleaseTurn, turn_id=TurnId("a"), fence=play.state.head.fence, ordinal=Ordinal(1), events=[])
+    answered = commands.Answered(turn_id=TurnId("a"), state=state, output="elsewhere")
+    before = len(play.types)
+    if then is NothingToClaim:
+        with pytest.raises(NothingToClaim):
+            play.do(ClaimTurn, worker_id=WORKER, answered=answered)
+    else:
+        play.do(ClaimTurn, worker_id=WORKER, answered=answered)
+        assert play.types[before:] == then
+
+
 @pytest.mark.parametrize("outcome", ["failed", "interrupted"])
 def test_the_queue_pauses_after_a_bad_end_when_something_waits(outcome: str) -> None:
     play = Play()

@@ -46,7 +46,8 @@ WHERE
 -- since its session was last served, so that a long queue in one session is not in the way of others.
 -- $2: only sessions of these agents (null: of any); $3: whether dead claims count; $4, $5: seconds after which a leg,
 -- or a silence outside a tool, is too long.
--- `orphan`: a running turn whose worker is gone; a runtime that can be asked is asked about it first.
+-- `orphan`: a running turn that its worker has handed back, or whose worker is gone; a runtime that can be asked is asked
+-- about it first.
 SELECT found.session_id::text AS session_id, found.agent_id, found.orphan::text AS orphan FROM (
     SELECT q.session_id, min(s.agent_id) AS agent_id, null::uuid AS orphan,
         greatest(min(q.queued_at), max(tip.finished_at)) AS since
@@ -62,7 +63,7 @@ SELECT found.session_id::text AS session_id, found.agent_id, found.orphan::text 
     SELECT
         a.session_id, s.agent_id,
         CASE
-            WHEN a.status = 'running' AND NOT a.released AND NOT l.live THEN a.turn_id
+            WHEN a.status = 'running' AND (a.released OR NOT l.live) THEN a.turn_id
         END AS orphan,
         greatest(a.queued_at, a.leg_started_at) AS since
     FROM turns AS a
